@@ -1,0 +1,128 @@
+"""The seams between the general rooms and one engine.
+
+An adapter predicts capacity, lists the command line, and names the HTTP surface. Values only: it starts
+nothing, reads no network and prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from archonctl.deployment.schema import Endpoint
+from archonctl.host.profile import Host
+from archonctl.memory.demand import Demand
+from archonctl.memory.interval import Interval
+from archonctl.model.geometry import ModelFacts
+
+
+@dataclass(frozen=True, slots=True)
+class CardShare:
+    """How one card (or the RAM of a CPU-only host) is split. All figures in MiB; None where unknown.
+
+    ``slab_mib`` is weights or expert slab, ``pool_mib`` the KV pool, ``pool_needed_mib`` what the contract
+    with its margin needs, ``margin_mib`` = pool - needed.
+    """
+
+    index: int
+    name: str
+    total_mib: float | None
+    ceiling_mib: float | None
+    slab_mib: float | None
+    pool_mib: float | None
+    pool_needed_mib: float | None
+    margin_mib: float | None
+    outside_mib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One change that would make a short contract hold. ``set`` maps dotted declaration keys to values."""
+
+    text: str
+    set: Mapping[str, int | float | str | bool]
+    wins_tokens: int | None = None
+    costs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostNeed:
+    """What the host must allow, derived from the declaration. None where the engine asks for nothing."""
+
+    ttm_floor_mib: int | None = None
+    ttm_floor_pages: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that makes the declaration impossible whatever the capacity (a code with both numbers)."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """An engine's law applied to one declaration.
+
+    ``kv_tokens`` is the pool in tokens (None: unknown, never 0), ``seqs_limit`` and ``seq_len_limit`` the
+    other two ways in which a contract can fail (slots, per-sequence window); None where there is no limit.
+    """
+
+    method: str
+    kv_tokens: Interval | None
+    seqs_limit: int | None
+    seq_len_limit: int | None
+    cards: tuple[CardShare, ...]
+    demands: tuple[Demand, ...]
+    levers: tuple[Lever, ...] = ()
+    host_need: HostNeed = HostNeed()
+    notes: tuple[str, ...] = ()
+    not_modelled: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    methods: Mapping[str, Interval] = field(default_factory=dict)
+    """Tokens by every method that applies, where methods disagree."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """argv as a list from end to end, and the environment that goes with it."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The HTTP surface of an engine, as paths."""
+
+    health: str
+    models: str
+    tokenize: str
+    completions: str
+    chat: str
+    tokenize_field: str
+    """Name of the text field in a tokenize request."""
+    checks_model_name: bool
+    """True if a request for an unknown model id is refused."""
+    over_window_statuses: frozenset[int] = frozenset({400})
+
+
+class Adapter(Protocol):
+    """What every engine folder provides as ``adapter.ADAPTER``."""
+
+    kind: str
+    api: Api
+    needs_model_header: bool
+    """True if ``forecast`` needs the facts of the model file."""
+
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
+        """Apply the capacity law. Raises DeclarationError for knobs that contradict each other."""
+        ...
+
+    def command(self, endpoint: Endpoint) -> CommandLine:
+        """The command line that keeps the contract. Raises DeclarationError for a knob that cannot be rendered."""
+        ...

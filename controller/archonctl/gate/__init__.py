@@ -1,0 +1,1 @@
+"""Findings with stable codes; needs neither hardware nor network."""

@@ -1,0 +1,1 @@
+"""Classed memory: intervals, demands and capacities. Knows nothing of engines or hosts."""

@@ -1,0 +1,1 @@
+"""What the model file needs, read from its header alone."""

@@ -1,0 +1,89 @@
+"""A model's geometry: what decides the size of its KV cache and of its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+AttentionKind = Literal["full", "sliding", "mla", "recurrent", "none"]
+TensorClass = Literal[
+    "embedding", "attention", "dense_ffn", "routed_experts", "shared_experts", "recurrent", "output", "other"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One block. ``k_width`` and ``v_width`` are elements a token in the cache (all KV heads together).
+
+    MLA keeps one latent row: ``k_width`` is the latent plus the rope part and ``v_width`` is 0.
+    """
+
+    index: int
+    attention: AttentionKind
+    kv_heads: int = 0
+    head_dim_k: int = 0
+    head_dim_v: int = 0
+    k_width: int = 0
+    v_width: int = 0
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrent:
+    """State a sequence keeps in each recurrent layer, in elements (before the engine's dtype)."""
+
+    conv_elements: int
+    ssm_elements: int
+    conv_kernel: int
+    state_size: int
+    inner_size: int
+    groups: int
+    time_step_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBytes:
+    """Bytes of one class of tensors at one dtype."""
+
+    cls: TensorClass
+    dtype: str
+    bytes: int
+    tensors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What a header says. Counts are 0 where the architecture has no such thing."""
+
+    architecture: str
+    name: str
+    layers: tuple[Layer, ...]
+    hidden: int
+    heads: int
+    vocab: int
+    trained_context: int
+    experts: int = 0
+    experts_used: int = 0
+    experts_shared: int = 0
+    recurrent: Recurrent | None = None
+    nextn_layers: int = 0
+    """Trailing layers for multi-token prediction, which serve no KV of their own unless asked to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """Everything read from one model artefact: geometry, bytes by class and the size on disk."""
+
+    path: str
+    format: Literal["gguf", "manifest"]
+    geometry: Geometry | None
+    file_bytes: int
+    tensor_bytes: tuple[TensorBytes, ...] = ()
+    tensors: int = 0
+    metadata: dict[str, int | float | str | bool] | None = None
+    """Scalar header keys only; arrays (vocabulary, merges) are never materialised."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """Sum of all tensor bytes."""
+        return sum(part.bytes for part in self.tensor_bytes)

@@ -1,0 +1,1 @@
+"""Declaration, host and model in; capacity, verdict and levers out."""

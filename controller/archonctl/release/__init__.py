@@ -1,0 +1,1 @@
+"""What runs: env file, argv and unit, rendered once, content-addressed, kept for rollback."""

@@ -1,0 +1,1 @@
+"""Start, follow, verify, stop: the only room that owns processes."""
