@@ -1,0 +1,61 @@
+"""Entry point: parse, dispatch, turn errors into one message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from archonctl.errors import ArchonError
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+EXIT_INTERNAL = 70
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line and return its exit code (the table is in archonctl(1)). Never raises."""
+    from archonctl.cli.parser import build_parser
+    from archonctl.cli.output import Output
+
+    out = Output.plain()
+    try:
+        args = build_parser().parse_args(argv)
+        out = Output.of(args)
+        code: int = args.handler(args, out)
+        sys.stdout.flush()
+    except ArchonError as err:
+        out.error(err)
+        return err.exit_code
+    except KeyboardInterrupt:
+        print("archonctl: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away: not an error of ours, but nothing more can be said either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except Exception as err:  # noqa: BLE001 - the last line of defence: a fault of ours is said as such
+        if os.environ.get("ARCHON_DEBUG"):
+            raise
+        print(
+            f"archonctl: internal-fault: {type(err).__name__}: {err} (a defect of archonctl; "
+            "ARCHON_DEBUG=1 shows the traceback for a report)",
+            file=sys.stderr,
+        )
+        return EXIT_INTERNAL
+    return code
+
+
+def raise_on_sigterm() -> None:
+    """Let SIGTERM and SIGHUP end a supervising verb as Ctrl-C does, so that what it started is stopped."""
+
+    def interrupt(_signum: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGHUP, interrupt)

@@ -1,0 +1,136 @@
+"""A plan on one screen: a bar a card, the classed table, contract against capacity, the way out."""
+
+from __future__ import annotations
+
+from archonctl.cli.output import Output
+from archonctl.engines.base import CardShare, Lever
+from archonctl.memory.demand import Demand
+from archonctl.memory.interval import MIB, Interval
+from archonctl.plan.values import Plan
+
+_WORD = {"holds": ("HOLDS", "green"), "short": ("SHORT", "red"), "unknown": ("UNKNOWN", "yellow")}
+_MEANING = {
+    "holds": "by the plan; the boot ledger and full-height requests decide",
+    "short": "it would start, and refuse what was promised",
+    "unknown": "nothing is claimed",
+}
+
+
+def plan_text(plan: Plan, out: Output) -> str:
+    """The whole screen as one string."""
+    blocks = [
+        [_headline(plan, out)],
+        [line for card in plan.cards for line in _card(card, out)],
+        _table(plan.forecast.demands, out),
+        _balance(plan, out),
+        [f"  {out.paint('!', 'yellow')} {line}" for line in plan.reasons],
+        [_lever(lever, first, out) for first, lever in _marked(plan.forecast.levers)],
+        [out.paint(f"  note: {note}", "dim") for note in plan.notes],
+        [out.paint(f"  not modelled: {item}", "dim") for item in plan.forecast.not_modelled],
+        [_verdict(plan, out)],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _headline(plan: Plan, out: Output) -> str:
+    contract = plan.contract
+    engine = f"{plan.engine} {plan.engine_version}".strip()
+    promise = f"{contract.seqs:,} x {contract.len:,} tokens at once, {contract.kv_dtype} KV"
+    return f"{out.paint(plan.endpoint, 'bold')}  {engine}  promises {out.paint(promise, 'bold')}"
+
+
+def _card(card: CardShare, out: Output) -> list[str]:
+    total = card.total_mib if card.total_mib is not None else card.ceiling_mib
+    head = f"{card.name}  {_mib(total)} MiB" if total is not None else f"{card.name}  size unknown"
+    parts = [
+        ("weights", card.slab_mib, "blue", "█", "#"),
+        ("KV pool", card.pool_mib, "green", "▓", "="),
+        ("outside", card.outside_mib, "magenta", "░", "%"),
+    ]
+    known = [(label, mib, colour, solid if out.unicode else ascii_) for label, mib, colour, solid, ascii_ in parts if mib]
+    lines = [head]
+    if total and known:
+        lines.append("  " + _bar(known, total, out))
+    legend = [f"{out.paint(mark, colour)} {label} {_mib(mib)}" for label, mib, colour, mark in known]
+    if total and known:
+        legend.append(f"free {_mib(max(0.0, total - sum(mib for _, mib, _, _ in known)))}")
+    if card.pool_needed_mib is not None:
+        legend.append(f"the contract needs {_mib(card.pool_needed_mib)} of pool")
+    lines.append("  " + "   ".join(legend))
+    return lines
+
+
+def _bar(parts: list[tuple[str, float, str, str]], total: float, out: Output) -> str:
+    width = out.width - 4
+    cells: list[str] = []
+    drawn, seen = 0, 0.0
+    for _, mib, colour, mark in parts:
+        seen += mib
+        upto = min(width, max(drawn + 1, round(width * seen / total)))
+        cells.append(out.paint(mark * (upto - drawn), colour))
+        drawn = upto
+    return "[" + "".join(cells) + ("·" if out.unicode else ".") * (width - drawn) + "]"
+
+
+def _table(demands: tuple[Demand, ...], out: Output) -> list[str]:
+    if not demands:
+        return []
+    rows = [("class", "where", "dtype", "MiB", "from", "what")]
+    rows += [
+        (d.cls, f"card {d.card}" if d.card is not None else d.scope, d.dtype, _mib(d.bytes / MIB), d.source, d.detail)
+        for d in demands
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = []
+    for number, row in enumerate(rows):
+        cells = [row[c].rjust(widths[c]) if c == 3 else row[c].ljust(widths[c]) for c in range(5)]
+        line = f"  {'  '.join(cells)}  {row[5]}".rstrip()
+        lines.append(out.paint(line, "dim") if number == 0 else line)
+    return lines
+
+
+def _balance(plan: Plan, out: Output) -> list[str]:
+    contract, tokens = plan.contract, plan.forecast.kv_tokens
+    lines = [f"  contract  {contract.tokens:>13,} tokens  ({contract.seqs:,} x {contract.len:,})"]
+    if contract.margin:
+        lines.append(f"  + margin  {contract.tokens_with_margin:>13,} tokens  ({contract.margin:.2%} on top)")
+    if tokens is None:
+        lines.append(f"  capacity  {'unknown':>13}         ({plan.forecast.method})")
+    else:
+        sessions = f"{tokens.best / contract.len:.2f} sessions{_range(tokens)}"
+        lines.append(f"  capacity  {int(tokens.best):>13,} tokens  ({sessions}; {plan.forecast.method})")
+        left = int(tokens.best) - contract.tokens
+        mib = [card.margin_mib for card in plan.cards if card.margin_mib is not None]
+        rest = f", {min(mib):+,.0f} MiB a card against the need with its margin" if mib else ""
+        lines.append(f"  left over {out.paint(f'{left:>+13,}', 'green' if left >= 0 else 'red')} tokens{rest}")
+        lines += [
+            f"            {int(value.best):>13,} by {name}" for name, value in plan.forecast.methods.items()
+        ]
+    need = plan.forecast.host_need
+    if need.ttm_floor_mib is not None and need.ttm_floor_pages is not None:
+        lines.append(f"  TTM floor {need.ttm_floor_mib:>13,} MiB     ({need.ttm_floor_pages:,} pages of pinned memory)")
+    return lines
+
+
+def _range(tokens: Interval) -> str:
+    return "" if tokens.is_exact else f", {int(tokens.low):,} to {int(tokens.high):,}"
+
+
+def _marked(levers: tuple[Lever, ...]) -> list[tuple[bool, Lever]]:
+    return [(number == 0, lever) for number, lever in enumerate(levers)]
+
+
+def _lever(lever: Lever, first: bool, out: Output) -> str:
+    settings = "  ".join(f"--set {key}={value}" for key, value in lever.set.items())
+    price = f"; costs {lever.costs}" if lever.costs else ""
+    lead = out.paint("smallest change", "bold") if first else "          or    "
+    return f"  {lead} {lever.text}{price}\n      {out.paint(settings, 'cyan')}"
+
+
+def _verdict(plan: Plan, out: Output) -> str:
+    word, colour = _WORD[plan.verdict]
+    return f"{out.paint(word, 'bold', colour)}  {_MEANING[plan.verdict]}"
+
+
+def _mib(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.0f}"

@@ -1,0 +1,96 @@
+"""The judgement: an engine's forecast against the contract.
+
+The rule, in one place: a contract **holds** if no other limit is under it, the cautious end of the capacity
+covers ``seqs x len`` and the best estimate also covers the margin; it is **short** if the best estimate does
+not, or if any hard limit is exceeded; everything else is **unknown**.
+"""
+
+from __future__ import annotations
+
+from archonctl.deployment.schema import Contract, Endpoint
+from archonctl.engines import adapter
+from archonctl.engines.base import Forecast
+from archonctl.host.profile import Host
+from archonctl.memory.demand import Capacity, Fit, fit
+from archonctl.memory.interval import MIB
+from archonctl.model.geometry import ModelFacts
+from archonctl.plan.values import Plan, PlanVerdict
+
+
+def build_plan(name: str, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Plan:
+    """Judge one declaration on one host. Touches nothing.
+
+    Raises DeclarationError where the declaration contradicts itself or its engine kind has no law here.
+    """
+    forecast = adapter(endpoint.engine.kind).forecast(endpoint, host, model)
+    fits = (fit(forecast.demands, "host", host_capacity(host)),)
+    verdict, reasons = judge(endpoint.contract, forecast, fits)
+    notes = forecast.notes + tuple(_fit_notes(fits))
+    return Plan(
+        name, endpoint.engine.kind, endpoint.engine.version, endpoint.contract, verdict, reasons, forecast, fits, notes
+    )
+
+
+def plan_endpoint(loaded: LoadedEndpoint) -> Plan:
+    """Load what the declaration points to (host profile or this machine, model header or manifest) and judge it."""
+    endpoint = loaded.endpoint
+    return build_plan(loaded.name, endpoint, load_host(loaded), load_model(loaded))
+
+
+def load_model(loaded: LoadedEndpoint) -> ModelFacts | None:
+    """The facts of the model file, where the engine's law needs them.
+
+    Raises ModelError if it cannot be read.
+    """
+    raise NotImplementedError
+
+
+def host_capacity(host: Host) -> Capacity:
+    """RAM as the engine may use it: the smallest of total, available and the cgroup's limit."""
+    totals = [mib for mib in (host.ram_mib, host.cgroup_limit_mib) if mib is not None]
+    free = [mib for mib in (host.available_mib, host.cgroup_limit_mib) if mib is not None]
+    return Capacity(
+        total_bytes=min(totals, default=0) * MIB,
+        free_bytes=min(free, default=0) * MIB,
+        known=bool(totals),
+        free_known=host.available_mib is not None,
+    )
+
+
+def judge(contract: Contract, forecast: Forecast, fits: tuple[Fit, ...]) -> tuple[PlanVerdict, tuple[str, ...]]:
+    """Verdict and, where it is not "holds", every reason with both numbers."""
+    short = [problem.message for problem in forecast.problems]
+    if forecast.seqs_limit is not None and forecast.seqs_limit < contract.seqs:
+        short.append(f"{forecast.seqs_limit:,} sequences at once, {contract.seqs:,} promised")
+    if forecast.seq_len_limit is not None and forecast.seq_len_limit < contract.len:
+        short.append(f"a sequence may hold {forecast.seq_len_limit:,} tokens, {contract.len:,} promised")
+    short += [_fit_reason(f) for f in fits if f.verdict == "too_big"]
+    tokens, wanted = forecast.kv_tokens, contract.tokens_with_margin
+    if tokens is not None and tokens.best < wanted:
+        margin = f" ({contract.tokens:,} and the margin)" if wanted != contract.tokens else ""
+        short.append(f"{int(tokens.best):,} tokens, {wanted:,} wanted{margin}: {wanted - int(tokens.best):,} short")
+    if short:
+        return "short", tuple(short)
+    if tokens is None:
+        return "unknown", ("the pool's tokens are unknown: nothing to judge by",)
+    if tokens.low < contract.tokens:
+        return "unknown", (
+            f"the cautious estimate is {int(tokens.low):,} tokens, {contract.tokens:,} promised; "
+            f"the best estimate is {int(tokens.best):,}",
+        )
+    return "holds", ()
+
+
+def _fit_reason(fit_: Fit) -> str:
+    return (
+        f"{fit_.scope} memory: {fit_.want_bytes // MIB:,} MiB wanted, {fit_.budget_bytes // MIB:,} MiB may be used "
+        f"({fit_.headroom:.0%} kept free), {-fit_.margin_bytes // MIB:,} MiB short; {fit_.dominant} asks for most"
+    )
+
+
+def _fit_notes(fits: tuple[Fit, ...]) -> list[str]:
+    return [
+        f"{f.scope} memory is not known, so {f.want_bytes // MIB:,} MiB were not checked against it"
+        for f in fits
+        if f.verdict == "unknown" and f.want_bytes
+    ]
