@@ -60,6 +60,8 @@ class Engine(_Frozen):
     binary: str = ""
     env: dict[str, str] = {}
     knobs: dict[str, KnobValue] = {}
+    mounts: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """More folders for a container, ``host:container[:ro]``; the model's own folder is always mounted."""
 
 
 class ModelRef(_Frozen):
@@ -119,5 +121,6 @@ class Endpoint(_Frozen):
     model: ModelRef
     host: HostRef = HostRef()
     service: Service = Service()
-    boot: tuple[Boot, ...] = ()
-    predict: tuple[Prediction, ...] = ()
+    boot: Annotated[tuple[Boot, ...], Field(strict=False)] = ()
+    """Not strict about the sequence type only: TOML and JSON have lists, not tuples."""
+    predict: Annotated[tuple[Prediction, ...], Field(strict=False)] = ()
