@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from archonctl.model.manifest import RadManifest
 
 AttentionKind = Literal["full", "sliding", "mla", "recurrent", "none"]
 TensorClass = Literal[
@@ -82,6 +85,8 @@ class ModelFacts:
     tensors: int = 0
     metadata: dict[str, int | float | str | bool] | None = None
     """Scalar header keys only; arrays (vocabulary, merges) are never materialised."""
+    rad: RadManifest | None = None
+    """The declared manifest, where the file's own layout is not public."""
 
     @property
     def weight_bytes(self) -> int:
