@@ -207,6 +207,7 @@ class Guard:
         self.reap()
         left = descendants()
         if not left:
+            self.reap()  # one may have died since, and its status is still to be told
             return True
         now = time.monotonic()
         if self.deadline is not None and now >= self.deadline:
