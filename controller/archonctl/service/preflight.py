@@ -42,20 +42,15 @@ def resolve_binary(name: str, path: str = DEFAULT_PATH) -> str:
     found = Path(name).absolute() if "/" in name else Path(shutil.which(name, path=path) or name)
     try:
         info = found.stat() if found.is_absolute() else None
-    except NotADirectoryError:
+    except (FileNotFoundError, NotADirectoryError):
         info = None
-    except PermissionError as err:
-        raise _unusable(found, f"may not be looked at ({err.strerror})", "check the folders above it") from None
     except OSError as err:
-        if err.errno != errno.ENOENT:
-            raise _unusable(found, err.strerror or str(err), "") from None
-        info = None
+        raise _unusable(found, f"may not be looked at: {err.strerror or err}", "") from None
     if info is None:
-        broken = f"; it is a link to {found.readlink()}" if found.is_symlink() else ""
+        broken = f"; it is a link to {found.readlink()}" if os.path.islink(found) else ""  # noqa: PTH114 - never raises
         looked = "" if "/" in name else f" in {path}"
-        raise HostRefusal(
-            "engine-binary-missing", f"no such program{looked}{broken}", where=name, hint="set engine.binary"
-        )
+        why = f"no such program{looked}{broken}"
+        raise HostRefusal("engine-binary-missing", why, where=name, hint="set engine.binary")
     if stat.S_ISDIR(info.st_mode):
         raise _unusable(found, "is a directory", "name the program inside it")
     if not stat.S_ISREG(info.st_mode):
