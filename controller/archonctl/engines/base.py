@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.host.profile import Host
@@ -109,6 +109,19 @@ class Api:
     checks_model_name: bool
     """True if a request for an unknown model id is refused."""
     over_window_statuses: frozenset[int] = frozenset({400})
+    tokenize_extra: Mapping[str, bool | int | str] = field(default_factory=dict)
+    """More fields of a tokenize request (llama.cpp counts the BOS token only with ``add_special``)."""
+    completion_extra: Mapping[str, bool | int | str] = field(default_factory=dict)
+    """More fields of a streamed completion that the probe may send; each is dropped if the engine refuses it by name."""
+    report: str = ""
+    """GET path of machine-readable capacity; empty where the engine has none."""
+    report_format: Literal["", "llamacpp-props", "vllm-metrics", "radiance-server-info"] = ""
+    busy: str = ""
+    """GET path that tells how many requests run now (``/slots``, ``/load`` or Prometheus text)."""
+    metrics: str = ""
+    """GET path of Prometheus text with preemption or retraction counters."""
+    id_from_file: bool = True
+    """True if the default model id is the path of the model file, or its name."""
 
 
 class Adapter(Protocol):
