@@ -27,7 +27,7 @@ Count = Annotated[int, BeforeValidator(parse_count)]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Contract(_Frozen):
@@ -68,7 +68,7 @@ class ModelRef(_Frozen):
     """The artefact: path, exact identity, and a manifest where the file's own header is not public."""
 
     path: str
-    bytes: Annotated[int, Field(gt=0)] | None = None
+    bytes: Annotated[int, Field(gt=0, le=1 << 50)] | None = None
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     served_name: str = ""
     manifest: str = ""
@@ -86,7 +86,7 @@ class Service(_Frozen):
 
     user: str = ""
     listen: Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^:\s]+):[0-9]{1,5}$")] = "127.0.0.1:8000"
-    load_timeout_s: Annotated[int, Field(gt=0)] | None = None
+    load_timeout_s: Annotated[int, Field(gt=0, le=7 * 86_400)] | None = None
     api_key_file: str = ""
 
 
@@ -95,10 +95,10 @@ class Boot(_Frozen):
 
     engine_version: str
     kv_tokens: Annotated[int, Field(gt=0)]
-    kv_gib: str = ""
+    kv_gib: Annotated[str, Field(pattern=r"^([0-9]{1,9}(\.[0-9]{1,9})?)?$")] = ""
     """As printed, rounding included ("4.20")."""
-    seqs: int
-    len: int
+    seqs: Annotated[int, Field(ge=1)]
+    len: Annotated[int, Field(ge=1)]
     kv_dtype: str
     knobs: dict[str, KnobValue] = {}
     """The knobs that differed from today's declaration."""
