@@ -7,22 +7,20 @@ Everything is for one rank (one card); ``measured_at_tp`` says at how many ranks
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from archonctl.deployment.problems import from_validation, raise_all
+from archonctl.deployment.toml_file import TomlFile, read_toml
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import ModelFacts
 
 Positive = Annotated[float, Field(gt=0)]
 Said = Annotated[str, Field(min_length=3)]
 """Where a figure comes from. Never empty: a figure without a source is a guess."""
-
-_MAX_BYTES = 1024 * 1024
 
 
 class _Strict(BaseModel):
@@ -139,107 +137,40 @@ class RadManifest(_Strict):
 def read_manifest(path: str | Path) -> ModelFacts:
     """Facts of a model from its manifest: ``format`` "manifest", ``rad`` filled, no geometry and no tensors.
 
-    Raises DeclarationError ``manifest-missing`` (not there, not readable, not a file) and ``manifest-invalid``
-    (not TOML, an unknown key, a wrong type, a missing figure or source), with ``file:line`` where there is one.
+    Raises DeclarationError with ``file:line`` and every mistake at once: the codes of ``deployment.toml_file``
+    (not there, empty, too large, no TOML) and of ``deployment.problems`` (an unknown key, a wrong type, a missing
+    figure or source), and ``manifest-contradicts`` where the paged groups do not price the same dtypes.
     """
-    place = Path(path)
-    text = _read_text(place)
+    file = read_toml(Path(path), "model manifest")
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as err:
-        found = re.search(r"at line (\d+)", str(err))
-        where = f"{place}:{found[1]}" if found else str(place)
-        raise DeclarationError("manifest-invalid", f"not valid TOML: {err}", where=where) from None
-    except RecursionError:
-        raise DeclarationError("manifest-invalid", "nested too deep to be a manifest", where=str(place)) from None
-    try:
-        manifest = RadManifest.model_validate(table)
+        manifest = RadManifest.model_validate(file.data)
     except ValidationError as err:
-        raise _complaint(err, text, place) from None
-    _check_dtypes(manifest, text, place)
-    return ModelFacts(str(place), "manifest", None, manifest.file.bytes, rad=manifest)
+        raise_all(from_validation(err, RadManifest, file.place))
+        raise
+    raise_all(_contradictions(manifest, file))
+    return ModelFacts(file.shown, "manifest", None, manifest.file.bytes, rad=manifest)
 
 
-def _read_text(place: Path) -> str:
-    try:
-        if not place.is_file():
-            raise DeclarationError(
-                "manifest-missing",
-                f"no manifest at {place}",
-                where=str(place),
-                hint="[model] manifest names a TOML file such as env/models/qwen3.8-next-flash.toml",
-            )
-        if (size := place.stat().st_size) > _MAX_BYTES:
-            raise DeclarationError(
-                "manifest-invalid",
-                f"{size:,} bytes are too many for a manifest, {_MAX_BYTES:,} at most",
-                where=str(place),
-                hint="is [model] manifest the model file itself?",
-            )
-        return place.read_text(encoding="utf-8")
-    except OSError as err:
-        raise DeclarationError("manifest-missing", f"cannot read: {err.strerror}", where=str(place)) from None
-    except ValueError:
-        raise DeclarationError("manifest-invalid", "not UTF-8 text", where=str(place)) from None
-
-
-def _check_dtypes(manifest: RadManifest, text: str, place: Path) -> None:
+def _contradictions(manifest: RadManifest, file: TomlFile) -> list[DeclarationError]:
     """All groups must price the same dtypes (superseded ones included), else a sum would leave one of them out."""
-    first = manifest.paged.group[0]
+    first, problems = manifest.paged.group[0], []
     for number, group in enumerate(manifest.paged.group):
-        if strange := set(group.superseded_kib_per_page) - set(group.kib_per_page):
-            raise DeclarationError(
-                "manifest-invalid",
-                f"group {group.name} has a superseded figure for {_names(strange)}, which it does not price",
-                where=f"{place}:{line_of(text, ('paged', 'group', number, 'superseded_kib_per_page'))}",
-            )
+        loc = ("paged", "group", number)
         if set(group.kib_per_page) != set(first.kib_per_page):
-            raise DeclarationError(
-                "manifest-invalid",
-                f"group {group.name} prices {_names(group.kib_per_page)}, "
-                f"group {first.name} prices {_names(first.kib_per_page)}",
-                where=f"{place}:{line_of(text, ('paged', 'group', number, 'kib_per_page'))}",
-                hint="every paged group needs a figure for every dtype",
-            )
+            mine, others = _names(group.kib_per_page), _names(first.kib_per_page)
+            message = f"group {group.name} prices {mine}, group {first.name} prices {others}"
+            problems.append(_contradiction(message, file.place((*loc, "kib_per_page"))))
+        if strange := set(group.superseded_kib_per_page) - set(group.kib_per_page):
+            message = f"group {group.name} has a superseded figure for {_names(strange)}, which it does not price"
+            problems.append(_contradiction(message, file.place((*loc, "superseded_kib_per_page"))))
+    return problems
+
+
+def _contradiction(message: str, where: str) -> DeclarationError:
+    return DeclarationError(
+        "manifest-contradicts", message, where=where, hint="every paged group needs a figure for every dtype"
+    )
 
 
 def _names(dtypes: Iterable[str]) -> str:
     return " and ".join(sorted(dtypes))
-
-
-def _complaint(err: ValidationError, text: str, place: Path) -> DeclarationError:
-    """The first fault with its line; the others in the same sentence, so that one run shows them all."""
-    faults = []
-    lines = []
-    for fault in err.errors(include_url=False):
-        key = ".".join(str(part) for part in fault["loc"])
-        said = "unknown key" if fault["type"] == "extra_forbidden" else fault["msg"][0].lower() + fault["msg"][1:]
-        got = "" if fault["type"] in ("missing", "extra_forbidden") else f", got {fault['input']!r:.60}"
-        lines.append(line_of(text, fault["loc"]))
-        faults.append(f"{key}: {said}{got}")
-    return DeclarationError("manifest-invalid", "; ".join(faults), where=f"{place}:{lines[0]}")
-
-
-def line_of(text: str, loc: tuple[int | str, ...]) -> int:
-    """Line (from 1) of a TOML key, or of the deepest table on the way to it that the text has; else 1.
-
-    Good enough for messages: it reads headers and ``key =`` lines, and does not parse values.
-    """
-    here: tuple[int | str, ...] = ()
-    seen: dict[str, int] = {}
-    best, depth = 1, 0
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.strip()
-        if header := re.match(r"(\[\[?)\s*([^\]]+?)\s*\]", line):
-            here = tuple(part.strip().strip("\"'") for part in header[2].split("."))
-            if header[1] == "[[":
-                count = seen[header[2]] = seen.get(header[2], -1) + 1
-                here = (*here, count)
-            key = here
-        elif found := re.match(r"([A-Za-z0-9_.\"'-]+)\s*=", line):
-            key = (*here, *(part.strip("\"'") for part in found[1].split(".")))
-        else:
-            continue
-        if len(key) > depth and key == loc[: len(key)]:
-            best, depth = number, len(key)
-    return best

@@ -62,7 +62,8 @@ def ceiling_mib(card: Card) -> Ceiling:
     if card.settle is None:
         return Ceiling(Interval.exact(hand, "declared"), hand)
     free, settle = settle_free_mib(card.settle), card.settle
-    held = Interval(*sorted(card.total_mib - settle.at_ceiling_mib - mib for mib in (free.low, free.best, free.high)))
+    rest = card.total_mib - settle.at_ceiling_mib
+    held = Interval(rest - free.high, rest - free.best, rest - free.low)
     value = shifted(free, settle.at_ceiling_mib - settle.floor_mib)
     return Ceiling(value, hand, settle.at_ceiling_mib, settle.floor_mib, free, held)
 
