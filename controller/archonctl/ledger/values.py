@@ -44,8 +44,30 @@ class BootLedger:
     missing: tuple[str, ...] = ()
     """Figures that this engine prints at a healthy boot and that were not there."""
     lines_read: int = 0
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What was said in words: cache types, devices, version hints."""
+    series: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    """Every occurrence (the first 64) of figures that were seen more than once: ranks, devices, draft models."""
+    ready_line: int = 0
+    """Line in which the engine said that it serves; 0 if it never did. A ledger can precede a crash."""
+    boots: int = 1
+    """Boots seen in this log; the figures are those of the last one."""
 
     def get(self, name: str) -> Interval | None:
         """The value of a figure, or None if it was not seen."""
         reading = self.figures.get(name)
         return reading.value if reading else None
+
+    def has(self, code: str) -> bool:
+        """True if a remark of this code was made."""
+        return any(remark.code == code for remark in self.remarks)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one line changed, for those who follow a log while it is written."""
+
+    figures: Mapping[str, Reading] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
+    ready: bool = False
+    boot: bool = False

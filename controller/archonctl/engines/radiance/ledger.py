@@ -1,0 +1,99 @@
+"""radiance's budget table, and what the kv report says when it names sessions but no tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from archonctl.engines.sighting import Book, Find, Note, Sighting
+from archonctl.memory.interval import GIB, MIB, Interval
+
+_TABLE_LINES = 30
+"""Lines after the head of the budget table in which its rows stand."""
+
+_LABELS = {
+    "card total": "card_total_gib",
+    "already held": "held_gib",
+    "activation arena": "arena_gib",
+    "step staging": "staging_gib",
+    "--gpu-headroom-mib": "headroom_mib",
+    "claimable": "claimable_gib",
+    "static weights": "static_gib",
+    "elastic": "elastic_gib",
+    "experts": "experts_gib",
+    "kv cache": "kv_mib",
+    "unusable": "unusable_gib",
+    "prefill staging": "prefill_staging_gib",
+    "vram_weights": "vram_weights_mib",
+    "vram_kv": "vram_kv_mib",
+    "unclaimed": "unclaimed_mib",
+}
+
+
+class RadianceBook(Book):
+    """Reads the table rows only under the table's head, and settles what the kv report means in tokens."""
+
+    def __post_init__(self) -> None:
+        self._table_line = 0
+
+    def note(self, sighting: Sighting) -> None:
+        """Take one sighting in."""
+        if sighting.row == "budget":
+            self._table_line = sighting.line_no
+        elif sighting.row == "budget-row":
+            self._budget_row(sighting)
+        else:
+            super().note(sighting)
+
+    def _budget_row(self, s: Sighting) -> None:
+        if not self._table_line or s.line_no - self._table_line > _TABLE_LINES:
+            return
+        name = _LABELS[s.facts["label"]]
+        find = s.figures["size_gib"]
+        if name.endswith("_mib"):
+            find = Find(_scaled(find.value, GIB / MIB), find.line_no, find.text)
+        self.add(name, find, s.rank)
+
+    def figures(self) -> dict[str, Find]:
+        """All figures of the boot."""
+        found = super().figures()
+        groups = found.get("group_tokens")
+        if "kv_tokens" not in found and groups is not None:
+            found["kv_tokens"] = groups
+        if "kv_tokens" not in found and (backed := _backed(found)) is not None:
+            found["kv_tokens"] = backed
+        return found
+
+    def notes(self) -> Iterable[Note]:
+        """A card that settled below its floor."""
+        free, floor = self.folded("free_gib"), self.folded("floor_mib")
+        if free is not None and floor is not None and free.value.high * GIB / MIB < floor.value.low:
+            yield Note("headroom-short", "warning", free.text, free.line_no)
+
+
+def _scaled(value: Interval, factor: float) -> Interval:
+    return Interval(value.low * factor, value.best * factor, value.high * factor, value.source)
+
+
+def _backed(found: dict[str, Find]) -> Find | None:
+    """Tokens from "p% of the worst case (S sequences at L), M sessions": an interval as wide as the rounding.
+
+    A pool is never larger than the worst case, so both figures stop there.
+    """
+    length, seqs, sessions = found.get("n_ctx_seq"), found.get("n_seqs"), found.get("sessions")
+    if length is None or seqs is None or sessions is None:
+        return None
+    worst = length.value.best * seqs.value.best
+    low, best, high = (length.value.best * m for m in (sessions.value.low, sessions.value.best, sessions.value.high))
+    percent = found.get("worst_case_percent")
+    if percent is not None:
+        share = percent.value
+        wide = 0.5 if share.is_exact else 0.0
+        low = max(low, worst * (share.low - wide) / 100)
+        high = min(high, worst * (share.high + wide) / 100)
+    high = min(high, worst)
+    if low > high:
+        return None
+    return Find(Interval(low, min(max(best, low), high), high, "log"), sessions.line_no, sessions.text)
+
+
+BOOK = RadianceBook
