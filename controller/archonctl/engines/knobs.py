@@ -71,7 +71,7 @@ class Retired:
     removed: int
     effect: str
     source: str
-    env_key: str = ""
+    env_keys: tuple[str, ...] = ()
     last_seen: int | None = None
     replaced_by: str = ""
 
@@ -131,7 +131,7 @@ class KnobTable:
     def find_retired(self, key: str) -> Retired | None:
         """The retired flag or environment variable that ``key`` names."""
         wanted = spelled(key)
-        return next((row for row in self.retired if key == row.env_key or wanted in map(spelled, row.names)), None)
+        return next((row for row in self.retired if key in row.env_keys or wanted in map(spelled, row.names)), None)
 
     def find_managed(self, knob: Knob) -> Managed | None:
         """Why a knob may not be set as one, if so."""

@@ -1,0 +1,297 @@
+"""From a declaration to the settings that decide llama-server's memory.
+
+Knobs are honoured where they are declared; what is not declared is derived **from the contract**, so that the
+contract holds by construction. Only the two dozen knobs that matter for capacity are known here: the whole table
+(``knobs.toml``) is read when a command line is rendered, not for a plan.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from archonctl.deployment.schema import Endpoint, KnobValue
+from archonctl.engines.knobs import as_bool, as_int, spelled
+from archonctl.engines.llamacpp.kv import DEFAULT_BATCH, DEFAULT_UBATCH, ROW_BLOCKS, KvSettings, pad
+from archonctl.errors import DeclarationError
+from archonctl.model.geometry import ModelFacts
+
+ALIASES: Mapping[str, str] = {
+    "c": "ctx-size",
+    "np": "parallel",
+    "kvu": "kv-unified",
+    "no-kvu": "no-kv-unified",
+    "ctk": "cache-type-k",
+    "ctv": "cache-type-v",
+    "b": "batch-size",
+    "ub": "ubatch-size",
+    "fa": "flash-attn",
+    "ngl": "gpu-layers",
+    "n-gpu-layers": "gpu-layers",
+    "dev": "device",
+    "cram": "cache-ram",
+    "ctxcp": "ctx-checkpoints",
+    "swa-checkpoints": "ctx-checkpoints",
+    "md": "spec-draft-model",
+    "model-draft": "spec-draft-model",
+    "mm": "mmproj",
+}
+"""Other spellings of the knobs below, as llama-server b11434 knows them (compared with knobs.toml by a test)."""
+
+AUTO_SLOTS = 4
+"""What ``--parallel -1`` becomes, with a unified cache (tools/server/server.cpp, b11434)."""
+DEFAULT_CACHE_RAM_MIB = 8192
+DEFAULT_CHECKPOINTS = 32
+
+_CONTEXT_OVERRIDE = re.compile(r"(?:^|,)[\w.-]+\.context_length=int:(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The declaration as llama-server will understand it.
+
+    ``keys`` maps canonical knob names to the spelling in the declaration, for messages and levers.
+    ``slots_auto`` is True for ``parallel = -1``. ``cache_ram_mib`` -1 means without limit.
+    """
+
+    kv: KvSettings
+    keys: Mapping[str, str]
+    flash_attn: str
+    slots_auto: bool
+    cache_ram_mib: int
+    checkpoints: int
+    rope_scaling: str
+    rope_scale: float
+    yarn_orig_ctx: int
+    context_override: int
+    offload: bool | None
+    """True if offloading to cards is asked for, False if it is ruled out, None where llama-server decides."""
+    extras: tuple[str, ...]
+    """Declared knobs that take memory which no law here covers."""
+
+    def declares(self, name: str) -> bool:
+        """True if the knob is written down, rather than derived from the contract."""
+        return name in self.keys
+
+
+class _Knobs:
+    """Typed reading of declared knobs by canonical name."""
+
+    def __init__(self, declared: Mapping[str, KnobValue]) -> None:
+        self.values: dict[str, KnobValue] = {}
+        self.keys: dict[str, str] = {}
+        for key, value in declared.items():
+            name = ALIASES.get(spelled(key), spelled(key))
+            if name in self.values:
+                raise DeclarationError(
+                    "knob-twice",
+                    f"knobs {self.keys[name]!r} and {key!r} are the same flag, with values "
+                    f"{self.values[name]!r} and {value!r}",
+                    where=f"engine.knobs.{key}",
+                    hint="keep one of them",
+                )
+            self.values[name], self.keys[name] = value, key
+
+    def number(self, name: str, default: int, minimum: int = 0) -> int:
+        if name not in self.values:
+            return default
+        found = as_int(self.values[name])
+        if found is None or found < minimum:
+            raise self._bad(name, f"a whole number of at least {minimum}")
+        return found
+
+    def decimal(self, name: str) -> float:
+        if name not in self.values:
+            return 0.0
+        value = self.values[name]
+        try:
+            found = math.nan if isinstance(value, bool) else float(value)
+        except ValueError:
+            found = math.nan
+        if not (math.isfinite(found) and found > 0):
+            raise self._bad(name, "a number above 0")
+        return found
+
+    def switch(self, name: str, default: bool) -> bool:
+        if name not in self.values:
+            return default
+        found = as_bool(self.values[name])
+        if found is None:
+            raise self._bad(name, "true or false")
+        return found
+
+    def word(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        if name not in self.values:
+            return default
+        value = self.values[name]
+        found = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value).strip()
+        if found not in choices:
+            raise self._bad(name, f"one of {', '.join(choices)}")
+        return found
+
+    def text(self, name: str) -> str:
+        return str(self.values.get(name, ""))
+
+    def _bad(self, name: str, wanted: str) -> DeclarationError:
+        key = self.keys[name]
+        return DeclarationError(
+            "knob-bad-value",
+            f"knob {key} is {self.values[name]!r}; --{name} takes {wanted}",
+            where=f"engine.knobs.{key}",
+        )
+
+
+def settings_of(endpoint: Endpoint) -> Settings:
+    """The settings of one declaration.
+
+    Raises DeclarationError: ``knob-twice``, ``knob-bad-value``, ``kv-dtype-unknown``, ``kv-dtype-conflict``.
+    """
+    knobs = _Knobs(endpoint.engine.knobs)
+    auto = knobs.number("parallel", 1, minimum=-1) == -1
+    flash_attn = knobs.word("flash-attn", ("on", "off", "auto"), "auto")
+    type_k, type_v = _cache_types(endpoint, knobs)
+    overridden = _CONTEXT_OVERRIDE.search(knobs.text("override-kv"))
+    return Settings(
+        kv=KvSettings(
+            n_ctx=_context(endpoint, knobs),
+            n_seq_max=_slots(endpoint, knobs),
+            kv_unified=_unified(knobs),
+            type_k=type_k,
+            type_v=type_v,
+            n_batch=knobs.number("batch-size", DEFAULT_BATCH, minimum=1),
+            n_ubatch=knobs.number("ubatch-size", DEFAULT_UBATCH),
+            swa_full=knobs.switch("swa-full", False),
+            flash_attn=flash_attn != "off",
+            fit=knobs.word("fit", ("on", "off"), "on") == "on",
+            slot_cap=knobs.number("kv-unified-per-slot", 0),
+        ),
+        keys=knobs.keys,
+        flash_attn=flash_attn,
+        slots_auto=auto,
+        cache_ram_mib=knobs.number("cache-ram", DEFAULT_CACHE_RAM_MIB, minimum=-1),
+        checkpoints=knobs.number("ctx-checkpoints", DEFAULT_CHECKPOINTS),
+        rope_scaling=knobs.word("rope-scaling", ("none", "linear", "yarn"), ""),
+        rope_scale=_rope_scale(knobs),
+        yarn_orig_ctx=knobs.number("yarn-orig-ctx", 0),
+        context_override=int(overridden[1]) if overridden else 0,
+        offload=_offload(knobs),
+        extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "none", "False")),
+    )
+
+
+_UNMODELLED = (
+    "spec-type",
+    "spec-draft-model",
+    "mmproj",
+    "lora",
+    "lora-scaled",
+    "control-vector",
+    "embedding",
+    "rerank",
+)
+
+
+def _slots(endpoint: Endpoint, knobs: _Knobs) -> int:
+    slots = knobs.number("parallel", endpoint.contract.seqs, minimum=-1)
+    if slots == 0:
+        raise DeclarationError(
+            "knob-bad-value",
+            "knob parallel is 0; --parallel takes a number of slots from 1, or -1 for auto",
+            where=f"engine.knobs.{knobs.keys['parallel']}",
+        )
+    return AUTO_SLOTS if slots == -1 else slots
+
+
+def _unified(knobs: _Knobs) -> bool:
+    """``parallel = -1`` makes the cache unified whatever else is said (tools/server/server.cpp)."""
+    if "kv-unified" in knobs.values and "no-kv-unified" in knobs.values:
+        raise DeclarationError(
+            "knob-twice",
+            f"knobs {knobs.keys['kv-unified']!r} and {knobs.keys['no-kv-unified']!r} set the same switch",
+            where=f"engine.knobs.{knobs.keys['no-kv-unified']}",
+            hint="keep one of them",
+        )
+    asked = knobs.switch("kv-unified", not knobs.switch("no-kv-unified", True))
+    return asked or knobs.number("parallel", 1, minimum=-1) == -1
+
+
+def _context(endpoint: Endpoint, knobs: _Knobs) -> int:
+    if "ctx-size" in knobs.values:
+        return knobs.number("ctx-size", 0)
+    return contract_context(endpoint, _slots(endpoint, knobs), _unified(knobs))
+
+
+def contract_context(endpoint: Endpoint, slots: int, unified: bool) -> int:
+    """The smallest --ctx-size (tokens) that funds the contract and its margin for ``slots`` slots.
+
+    Every stream is rounded up to 256 cells, so the figure is what the engine will report, unchanged.
+    """
+    contract = endpoint.contract
+    if unified:
+        return pad(contract.tokens_with_margin)
+    return slots * pad(math.ceil(contract.tokens_with_margin / contract.seqs))
+
+
+def _cache_types(endpoint: Endpoint, knobs: _Knobs) -> tuple[str, str]:
+    declared = endpoint.contract.kv_dtype
+    k, _, v = declared.partition("/")
+    sides = {"K": ("cache-type-k", k), "V": ("cache-type-v", v or k)}
+    for side, (name, dtype) in sides.items():
+        if dtype not in ROW_BLOCKS:
+            near = "q8_0" if dtype in ("fp8", "fp8_e4m3", "fp8_e5m2", "int8") else "f16"
+            raise DeclarationError(
+                "kv-dtype-unknown",
+                f"llama.cpp has no KV dtype {dtype!r}; it knows {', '.join(ROW_BLOCKS)}",
+                where="contract.kv_dtype",
+                hint=f'the nearest is "{near}"; K and V may differ, as in "q8_0/f16"',
+            )
+        if name in knobs.values and str(knobs.values[name]) != dtype:
+            raise DeclarationError(
+                "kv-dtype-conflict",
+                f"contract.kv_dtype says {declared!r}, so {side} is {dtype}; "
+                f"knob {knobs.keys[name]} says {knobs.values[name]!r}",
+                where=f"engine.knobs.{knobs.keys[name]}",
+                hint="take the knob out: the contract names the dtype",
+            )
+    return k, v or k
+
+
+def _rope_scale(knobs: _Knobs) -> float:
+    """The factor by which positions are stretched: --rope-scale N, or 1/--rope-freq-scale; 0 if neither is said."""
+    if "rope-scale" in knobs.values:
+        return knobs.decimal("rope-scale")
+    inverse = knobs.decimal("rope-freq-scale")
+    return 1 / inverse if inverse else 0.0
+
+
+def _offload(knobs: _Knobs) -> bool | None:
+    layers = knobs.text("gpu-layers").strip()
+    if layers == "0" or knobs.text("device").strip() == "none":
+        return False
+    return None if layers in ("", "auto", "-1") else True
+
+
+def stretched(settings: Settings, model: ModelFacts | None) -> Settings:
+    """The same settings with the slot cap that YaRN gives this model.
+
+    llama-server caps a slot at the trained context; only YaRN with a factor of its own moves that cap
+    (``llama_init_from_model`` in src/llama-context.cpp), linear scaling does not.
+    """
+    if model is None or model.geometry is None:
+        return settings
+    head, metadata = f"{model.geometry.architecture}.rope.scaling", model.metadata or {}
+    scaling = settings.rope_scaling or metadata.get(f"{head}.type", "")
+    if scaling != "yarn" or settings.rope_scale in (0.0, metadata.get(f"{head}.factor")):
+        return settings
+    original = settings.yarn_orig_ctx or metadata.get(f"{head}.original_context_length", 0)
+    base = original if isinstance(original, int) and original > 0 else trained_context(settings, model)
+    return replace(settings, kv=replace(settings.kv, stretched_context=int(base * settings.rope_scale)))
+
+
+def trained_context(settings: Settings, model: ModelFacts | None) -> int:
+    """The trained context in tokens, as the server will see it; 0 where it is unknown."""
+    if settings.context_override:
+        return settings.context_override
+    return model.geometry.trained_context if model and model.geometry else 0
