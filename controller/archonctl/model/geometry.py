@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from archonctl.errors import ModelError
+
 if TYPE_CHECKING:
     from archonctl.model.manifest import RadManifest
 
@@ -87,6 +89,21 @@ class ModelFacts:
     """Scalar header keys only; arrays (vocabulary, merges) are never materialised."""
     rad: RadManifest | None = None
     """The declared manifest, where the file's own layout is not public."""
+    parts: int = 1
+    """Files that the model is split over."""
+    geometry_reason: str = ""
+    """Why ``geometry`` is None; empty where there is one."""
+
+    def require_geometry(self) -> Geometry:
+        """The geometry; raises ModelError ``model-architecture-unknown`` where no law covers the model."""
+        if self.geometry is not None:
+            return self.geometry
+        raise ModelError(
+            "model-architecture-unknown",
+            self.geometry_reason or "the file says nothing about its layers",
+            where=self.path,
+            hint="its weights can be counted, its cache cannot be planned",
+        )
 
     @property
     def weight_bytes(self) -> int:

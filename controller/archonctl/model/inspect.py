@@ -1,0 +1,98 @@
+"""Look at whatever a declaration calls a model, and say in one sentence what it is if it is not one."""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+from pathlib import Path
+
+from archonctl.errors import ModelError
+from archonctl.model.geometry import ModelFacts
+from archonctl.model.gguf import open_regular, read_gguf
+from archonctl.model.gguf_cursor import MAGIC
+
+_LOOK_BYTES = 512
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""First line of a pointer file: docs/spec.md of git-lfs."""
+_OLD_GGML = (b"lmgg", b"fmgg", b"tjgg", b"algg")
+"""Magics ggml, ggmf, ggjt and ggla as they stand in a little-endian file; llama.cpp reads none of them since 2023."""
+_ZIP = b"PK\x03\x04"
+_WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")
+
+
+def inspect_model(path: str | Path) -> ModelFacts:
+    """Facts of the model at ``path``; symbolic links are followed.
+
+    Raises ModelError, one code for each thing that is not a model: ``model-missing``, ``model-unreadable``,
+    ``model-is-directory``, ``model-not-a-file``, ``model-empty``, ``model-lfs-pointer``, ``model-is-html``,
+    ``model-format-unsupported``, ``model-not-gguf``; and those of ``read_gguf``.
+    """
+    if not str(path):
+        raise ModelError("model-missing", "no path is given", hint="set [model] path")
+    place = Path(path)
+    if place.is_dir():
+        raise _directory(place)
+    start, size = _beginning(place)
+    if size == 0:
+        raise ModelError("model-empty", "the file is empty (0 bytes)", where=str(place), hint="fetch it again")
+    if not start.startswith(MAGIC):
+        raise _not_gguf(place, start, size)
+    return read_gguf(place)
+
+
+def _beginning(path: Path) -> tuple[bytes, int]:
+    fd = open_regular(path)
+    try:
+        return os.pread(fd, _LOOK_BYTES, 0), os.fstat(fd).st_size
+    except OSError as err:
+        said = err.strerror or str(err)
+        raise ModelError(
+            "model-unreadable", f"cannot be read: {said}", where=str(path), hint="check the disk"
+        ) from None
+    finally:
+        os.close(fd)
+
+
+def _not_gguf(path: Path, start: bytes, size: int) -> ModelError:
+    where = str(path)
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith(_LFS_POINTER):
+        message = f"is a Git LFS pointer of {size:,} bytes, not the model it points to"
+        return ModelError("model-lfs-pointer", message, where=where, hint="run git lfs pull in that folder")
+    if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
+        message = f"is a web page of {size:,} bytes that was saved under this name"
+        return ModelError("model-is-html", message, where=where, hint="fetch the file itself; a login may be needed")
+    if kind := _other_format(start, size):
+        message = f"is {kind}; this release reads GGUF only"
+        return ModelError("model-format-unsupported", message, where=where, hint="use a GGUF of the model")
+    message = f"is no GGUF: it starts with {start[:4]!r} instead of b'GGUF' ({size:,} bytes)"
+    return ModelError("model-not-gguf", message, where=where, hint="correct the path, or fetch the file again")
+
+
+def _other_format(start: bytes, size: int) -> str:
+    if start[:4] in _OLD_GGML:
+        return "a ggml file from before GGUF (August 2023)"
+    if start.startswith(_ZIP):
+        return "a PyTorch checkpoint or another zip archive"
+    header_bytes = int.from_bytes(start[:8], "little")
+    if start[8:9] == b"{" and 2 <= header_bytes <= size - 8:
+        return "a safetensors file"
+    return ""
+
+
+def _directory(path: Path) -> ModelError:
+    """A directory: of another format, of GGUF files, or of neither. Only the first thousand names are looked at."""
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in islice(entries, 1000))
+    except OSError as err:
+        said = err.strerror or str(err)
+        return ModelError(
+            "model-unreadable", f"cannot be listed: {said}", where=str(path), hint="check its permissions"
+        )
+    ggufs = [name for name in names if name.endswith(".gguf")]
+    if not ggufs and any(name.endswith(_WEIGHT_FILES) for name in names):
+        message = "is a folder of safetensors or PyTorch weights, which this release does not read yet"
+        return ModelError("model-format-unsupported", message, where=str(path), hint="use a GGUF of the model")
+    shown = f"one of its files, such as {path / ggufs[0]}" if ggufs else "the file itself"
+    return ModelError("model-is-directory", "is a directory, not a model file", where=str(path), hint=f"name {shown}")
