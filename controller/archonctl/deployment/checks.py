@@ -24,8 +24,8 @@ def raw_problems(data: Mapping[str, object], place: Place) -> list[DeclarationEr
         if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:
             wanted = "a whole number of at most 64 bits"
             problems.append(bad_value(dotted(loc), describe(value), wanted, place(loc), "declaration-out-of-range"))
-        if isinstance(value, str) and _has_control(value, loc):
-            wanted = "text without line breaks or control characters"
+        if isinstance(value, str) and _unwritable(value, loc):
+            wanted = "UTF-8 text without line breaks or control characters"
             problems.append(bad_value(dotted(loc), describe(value), wanted, place(loc)))
     return problems
 
@@ -44,9 +44,10 @@ def walk_leaves(value: object, loc: Loc = (), keep_empty: bool = False) -> Itera
         yield from walk_leaves(part, (*loc, key), keep_empty)
 
 
-def _has_control(text: str, loc: Loc) -> bool:
+def _unwritable(text: str, loc: Loc) -> bool:
+    """True for control characters, and for the stand-ins of bytes that are no UTF-8."""
     prose = (loc[0], loc[-1]) in _PROSE if loc else False
-    return any((ord(c) < 32 and not (prose and c in "\n\t")) or ord(c) == 127 for c in text)
+    return any((c < " " and not (prose and c in "\n\t")) or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in text)
 
 
 def name_problems(endpoint: Endpoint, place: Place) -> list[DeclarationError]:

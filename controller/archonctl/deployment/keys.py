@@ -25,6 +25,7 @@ _WORDS = {
     "kv_dtype": "a KV dtype in lower case such as fp8, or K/V such as q8_0/q4_0",
     "sha256": "64 lower-case hex digits",
     "listen": "host:port such as 127.0.0.1:8000",
+    "free_gib": 'the printed decimal as text, such as "2.01"',
     "kv_gib": 'the printed decimal as text, such as "4.20"',
 }
 """What the patterned text fields want, in words; by the last part of the key."""
@@ -135,9 +136,10 @@ def _bounds(found: KeyType) -> str:
         for name in ("ge", "gt", "le", "lt"):
             if getattr(part, name, None) is not None:
                 limits[name] = getattr(part, name)
-    low = f" from {limits['ge']:,}" if "ge" in limits else f" above {limits['gt']:,}" if "gt" in limits else ""
-    high = f" to {limits['le']:,}" if "le" in limits else f" below {limits['lt']:,}" if "lt" in limits else ""
-    return low + high
+    low = f"from {limits['ge']:,}" if "ge" in limits else f"above {limits['gt']:,}" if "gt" in limits else ""
+    high = f"to {limits['le']:,}" if "le" in limits else f"below {limits['lt']:,}" if "lt" in limits else ""
+    both = " " if low.startswith("from") and high.startswith("to") else " and up " if high.startswith("to") else " and "
+    return f" {low}{both if low and high else ''}{high}" if low or high else ""
 
 
 def _metadata(found: KeyType) -> Iterable[Any]:

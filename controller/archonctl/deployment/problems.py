@@ -75,6 +75,8 @@ def unknown_key(model: type[BaseModel], loc: Loc, place: str) -> KeyProblem:
     table = dotted(loc[:-1])
     wanted = f"one of {', '.join(known)}"
     where = f"in [{table}]" if table else "at the top level"
+    if len(loc) > 1 and isinstance(loc[-2], int):
+        where = f"in [[{dotted(loc[:-2])}]]"
     hint = _meant(model, str(loc[-1]), known, table)
     return KeyProblem(
         "declaration-unknown-key",

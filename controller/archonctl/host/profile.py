@@ -10,16 +10,16 @@ FactSource = Literal["declared", "sysfs", "assumed"]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Settle(_Frozen):
     """The engine's own settle line: what it left free on a card, against the floor it keeps."""
 
-    free_gib: str
+    free_gib: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")]
     """As printed ("2.01"); the rounding is part of the figure."""
-    floor_mib: float
-    at_ceiling_mib: float
+    floor_mib: Annotated[float, Field(ge=0)]
+    at_ceiling_mib: Annotated[float, Field(gt=0)]
     """The slab + pool ceiling in force when the line was printed."""
     source: str = ""
 
@@ -30,9 +30,9 @@ class Card(_Frozen):
     index: Annotated[int, Field(ge=0)]
     name: str
     total_mib: Annotated[int, Field(gt=0)]
-    free_mib: int | None = None
-    outside_mib: int = 0
-    reserve_mib: int = 0
+    free_mib: Annotated[int, Field(ge=0)] | None = None
+    outside_mib: Annotated[int, Field(ge=0)] = 0
+    reserve_mib: Annotated[int, Field(ge=0)] = 0
     settle: Settle | None = None
 
 
@@ -41,10 +41,12 @@ class Host(_Frozen):
 
     name: str = ""
     source: FactSource = "declared"
-    page_bytes: int = 4096
-    ram_mib: int | None = None
-    available_mib: int | None = None
-    cgroup_limit_mib: int | None = None
-    ttm_pages_limit: int | None = None
-    ttm_target_mib: int | None = None
+    page_bytes: Annotated[int, Field(gt=0)] = 4096
+    ram_mib: Annotated[int, Field(gt=0)] | None = None
+    available_mib: Annotated[int, Field(ge=0)] | None = None
+    cgroup_limit_mib: Annotated[int, Field(gt=0)] | None = None
+    ttm_pages_limit: Annotated[int, Field(gt=0)] | None = None
+    ttm_target_mib: Annotated[int, Field(gt=0)] | None = None
     cards: tuple[Card, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was there and could not be read, and what else a plan should say about this host."""
