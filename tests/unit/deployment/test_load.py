@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def load(file: Path, flags: dict[str, object] | None = None, **environ: str) -> LoadedEndpoint:
+def load(file: Path, flags: dict[str, object] | None = None, /, **environ: str) -> LoadedEndpoint:
     return load_endpoint(file, flags or {}, environ, cwd=file.parents[2])
 
 
