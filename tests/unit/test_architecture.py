@@ -53,9 +53,7 @@ def test_a_room_imports_only_rooms_above_it(path: Path) -> None:
         assert allowed, f"{path.relative_to(PACKAGE)} ({room}) imports {other}"
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if room_of(p) != "cli"], ids=lambda p: str(p.relative_to(PACKAGE))
-)
+@pytest.mark.parametrize("path", [p for p in MODULES if room_of(p) != "cli"], ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_nothing_below_the_command_line_prints_or_exits(path: Path) -> None:
     if "if __name__ ==" in path.read_text(encoding="utf-8"):
         return  # a module that is also a command of its own says so

@@ -20,8 +20,8 @@ def run() -> None:
 
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code (the table is in archonctl(1)). Never raises."""
-    from archonctl.cli.parser import build_parser
     from archonctl.cli.output import Output
+    from archonctl.cli.parser import build_parser
 
     out = Output.plain()
     try:
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         # The reader went away: not an error of ours, but nothing more can be said either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
-    except Exception as err:  # noqa: BLE001 - the last line of defence: a fault of ours is said as such
+    except Exception as err:
         if os.environ.get("ARCHON_DEBUG"):
             raise
         print(

@@ -12,7 +12,16 @@ from typing import Any, TextIO
 
 from archonctl.errors import ArchonError
 
-_SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
+_SGR = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
 
 
 def wants_colour(stream: TextIO, choice: str) -> bool:

@@ -93,7 +93,9 @@ def _speech(verb: argparse.ArgumentParser) -> None:
     group = verb.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="the answer as JSON under a published schema")
     group.add_argument("--quiet", "-q", action="store_true", help="no talk on stderr, only the answer and errors")
-    group.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto, honours NO_COLOR")
+    group.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto, honours NO_COLOR"
+    )
 
 
 def _endpoint(verb: argparse.ArgumentParser) -> None:
@@ -126,7 +128,9 @@ def _probe_options(verb: argparse.ArgumentParser) -> None:
         default="full",
         help="how deep: the boot log only; full-height requests admitted; held at once until all answered (default)",
     )
-    group.add_argument("--deadline", type=_positive, metavar="S", help="seconds for each capacity leg (default: derived)")
+    group.add_argument(
+        "--deadline", type=_positive, metavar="S", help="seconds for each capacity leg (default: derived)"
+    )
 
 
 def _positive(text: str) -> float:
@@ -190,13 +194,15 @@ _VERBS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] = 
     "plan": (
         "will the contract hold? judged before anything starts",
         _plan,
-        "examples:\n  archonctl plan --seqs 3 --len 200000\n  archonctl plan env/archon.toml --set engine.knobs.host-pool-mib=44928"
+        "examples:\n  archonctl plan --seqs 3 --len 200000\n"
+        "  archonctl plan env/archon.toml --set engine.knobs.host-pool-mib=44928"
         "\n\nexit: 0 holds, 1 short, 3 unknown",
     ),
     "render": (
         "write env file, argv and systemd unit of an endpoint into a folder",
         _render,
-        "example:\n  archonctl render tiny --out build/tiny\n\nByte-identical, and not even rewritten, when nothing changed.",
+        "example:\n  archonctl render tiny --out build/tiny\n\n"
+        "Byte-identical, and not even rewritten, when nothing changed.",
     ),
     "up": (
         "start an endpoint and verify it: plan, render, start, boot ledger, full-height requests, verdict",
@@ -208,7 +214,8 @@ _VERBS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] = 
     "probe": (
         "verify a running endpoint by its boot ledger and by real full-height requests",
         _probe,
-        "examples:\n  archonctl probe\n  archonctl probe tiny --leg admission\n\nexit: 0 holds, 1 broken, 3 no evidence",
+        "examples:\n  archonctl probe\n  archonctl probe tiny --leg admission\n\n"
+        "exit: 0 holds, 1 broken, 3 no evidence",
     ),
     "stop": ("stop the engine that 'up' left running", _stop, "example:\n  archonctl stop tiny"),
     "ledger": (
@@ -217,8 +224,16 @@ _VERBS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] = 
         "examples:\n  archonctl ledger boot.log\n  journalctl -u archon@x | archonctl ledger - --json\n"
         "  archonctl ledger check cases.jsonl --json",
     ),
-    "inspect": ("what a model file needs, from its header alone", _inspect, "example:\n  archonctl inspect model.gguf --json"),
-    "explain": ("what a code means, why it happens, what to do", _explain, "example:\n  archonctl explain contract-short"),
+    "inspect": (
+        "what a model file needs, from its header alone",
+        _inspect,
+        "example:\n  archonctl inspect model.gguf --json",
+    ),
+    "explain": (
+        "what a code means, why it happens, what to do",
+        _explain,
+        "example:\n  archonctl explain contract-short",
+    ),
     "completion": (
         "print a completion script for a shell",
         _completion,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import replace
+
 from archonctl.cli.output import Output
 from archonctl.engines.base import CardShare, Lever
 from archonctl.memory.demand import Demand
@@ -20,13 +23,13 @@ def plan_text(plan: Plan, out: Output) -> str:
     """The whole screen as one string."""
     blocks = [
         [_headline(plan, out)],
-        [line for card in plan.cards for line in _card(card, out)],
+        [line for names, card in _alike(plan.cards) for line in _card(names, card, out)],
         _table(plan.forecast.demands, out),
         _balance(plan, out),
-        [f"  {out.paint('!', 'yellow')} {line}" for line in plan.reasons],
+        [out.paint(_wrapped("!", line, out), "yellow") for line in plan.reasons],
         [_lever(lever, first, out) for first, lever in _marked(plan.forecast.levers)],
-        [out.paint(f"  note: {note}", "dim") for note in plan.notes],
-        [out.paint(f"  not modelled: {item}", "dim") for item in plan.forecast.not_modelled],
+        [out.paint(_wrapped("note", note, out), "dim") for note in plan.notes],
+        [out.paint(_wrapped("not modelled", item, out), "dim") for item in plan.forecast.not_modelled],
         [_verdict(plan, out)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -39,18 +42,35 @@ def _headline(plan: Plan, out: Output) -> str:
     return f"{out.paint(plan.endpoint, 'bold')}  {engine}  promises {out.paint(promise, 'bold')}"
 
 
-def _card(card: CardShare, out: Output) -> list[str]:
+def _alike(cards: tuple[CardShare, ...]) -> list[tuple[list[str], CardShare]]:
+    """Cards with the same figures share a legend; each keeps its bar."""
+    groups: list[tuple[list[str], CardShare]] = []
+    for card in cards:
+        for names, first in groups:
+            if replace(card, index=first.index, name=first.name) == first:
+                names.append(card.name)
+                break
+        else:
+            groups.append(([card.name], card))
+    return groups
+
+
+def _card(names: list[str], card: CardShare, out: Output) -> list[str]:
     total = card.total_mib if card.total_mib is not None else card.ceiling_mib
-    head = f"{card.name}  {_mib(total)} MiB" if total is not None else f"{card.name}  size unknown"
     parts = [
         ("weights", card.slab_mib, "blue", "█", "#"),
         ("KV pool", card.pool_mib, "green", "▓", "="),
         ("outside", card.outside_mib, "magenta", "░", "%"),
     ]
-    known = [(label, mib, colour, solid if out.unicode else ascii_) for label, mib, colour, solid, ascii_ in parts if mib]
-    lines = [head]
-    if total and known:
-        lines.append("  " + _bar(known, total, out))
+    known = [
+        (label, mib, colour, solid if out.unicode else ascii_) for label, mib, colour, solid, ascii_ in parts if mib
+    ]
+    widest = max(len(name) for name in names)
+    lines = []
+    for name in names:
+        size = f"{_mib(total)} MiB" if total is not None else "size unknown"
+        bar = "  " + _bar(known, total, out.width - widest - len(size) - 8, out) if total and known else ""
+        lines.append(f"{out.paint(name.ljust(widest), 'bold')}  {size}{bar}")
     legend = [f"{out.paint(mark, colour)} {label} {_mib(mib)}" for label, mib, colour, mark in known]
     if total and known:
         legend.append(f"free {_mib(max(0.0, total - sum(mib for _, mib, _, _ in known)))}")
@@ -60,8 +80,7 @@ def _card(card: CardShare, out: Output) -> list[str]:
     return lines
 
 
-def _bar(parts: list[tuple[str, float, str, str]], total: float, out: Output) -> str:
-    width = out.width - 4
+def _bar(parts: list[tuple[str, float, str, str]], total: float, width: int, out: Output) -> str:
     cells: list[str] = []
     drawn, seen = 0, 0.0
     for _, mib, colour, mark in parts:
@@ -76,10 +95,7 @@ def _table(demands: tuple[Demand, ...], out: Output) -> list[str]:
     if not demands:
         return []
     rows = [("class", "where", "dtype", "MiB", "from", "what")]
-    rows += [
-        (d.cls, f"card {d.card}" if d.card is not None else d.scope, d.dtype, _mib(d.bytes / MIB), d.source, d.detail)
-        for d in demands
-    ]
+    rows += [(d.cls, where, d.dtype, _mib(d.bytes / MIB), d.source, d.detail) for where, d in _placed(demands)]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = []
     for number, row in enumerate(rows):
@@ -87,6 +103,22 @@ def _table(demands: tuple[Demand, ...], out: Output) -> list[str]:
         line = f"  {'  '.join(cells)}  {row[5]}".rstrip()
         lines.append(out.paint(line, "dim") if number == 0 else line)
     return lines
+
+
+def _placed(demands: tuple[Demand, ...]) -> list[tuple[str, Demand]]:
+    """One row for what every card is asked alike."""
+    cards = {d.card for d in demands if d.card is not None}
+    rows: list[tuple[str, Demand]] = []
+    for demand in demands:
+        if demand.card is None:
+            rows.append((demand.scope, demand))
+            continue
+        alike = sum(d.card is not None and replace(d, card=demand.card) == demand for d in demands)
+        if alike < len(cards) or len(cards) == 1:
+            rows.append((f"card {demand.card}", demand))
+        elif demand.card == min(cards):
+            rows.append(("each card", demand))
+    return rows
 
 
 def _balance(plan: Plan, out: Output) -> list[str]:
@@ -103,9 +135,7 @@ def _balance(plan: Plan, out: Output) -> list[str]:
         mib = [card.margin_mib for card in plan.cards if card.margin_mib is not None]
         rest = f", {min(mib):+,.0f} MiB a card against the need with its margin" if mib else ""
         lines.append(f"  left over {out.paint(f'{left:>+13,}', 'green' if left >= 0 else 'red')} tokens{rest}")
-        lines += [
-            f"            {int(value.best):>13,} by {name}" for name, value in plan.forecast.methods.items()
-        ]
+        lines += [f"            {int(value.best):>13,} by {name}" for name, value in plan.forecast.methods.items()]
     need = plan.forecast.host_need
     if need.ttm_floor_mib is not None and need.ttm_floor_pages is not None:
         lines.append(f"  TTM floor {need.ttm_floor_mib:>13,} MiB     ({need.ttm_floor_pages:,} pages of pinned memory)")
@@ -123,8 +153,14 @@ def _marked(levers: tuple[Lever, ...]) -> list[tuple[bool, Lever]]:
 def _lever(lever: Lever, first: bool, out: Output) -> str:
     settings = "  ".join(f"--set {key}={value}" for key, value in lever.set.items())
     price = f"; costs {lever.costs}" if lever.costs else ""
-    lead = out.paint("smallest change", "bold") if first else "          or    "
-    return f"  {lead} {lever.text}{price}\n      {out.paint(settings, 'cyan')}"
+    label = "smallest change" if first else "or"
+    text = _wrapped(label, f"{lever.text}{price}", out)
+    return f"{text}\n      {out.paint(settings, 'cyan')}"
+
+
+def _wrapped(label: str, text: str, out: Output) -> str:
+    lead = f"  {label}: " if len(label) > 1 else f"  {label} "
+    return textwrap.fill(lead + text, out.width, subsequent_indent="    ", break_long_words=False)
 
 
 def _verdict(plan: Plan, out: Output) -> str:

@@ -80,7 +80,4 @@ def _interval(value: Interval) -> dict[str, float | str]:
 
 
 def _card(card: CardShare) -> dict[str, float | int | str | None]:
-    return {
-        key: (round(value, 2) if isinstance(value, float) else value)
-        for key, value in asdict(card).items()
-    }
+    return {key: (round(value, 2) if isinstance(value, float) else value) for key, value in asdict(card).items()}

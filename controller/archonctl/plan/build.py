@@ -7,9 +7,11 @@ not, or if any hard limit is exceeded; everything else is **unknown**.
 
 from __future__ import annotations
 
+from archonctl.deployment.load import LoadedEndpoint
 from archonctl.deployment.schema import Contract, Endpoint
 from archonctl.engines import adapter
 from archonctl.engines.base import Forecast
+from archonctl.host.load import load_host
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Capacity, Fit, fit
 from archonctl.memory.interval import MIB
@@ -32,17 +34,24 @@ def build_plan(name: str, endpoint: Endpoint, host: Host, model: ModelFacts | No
 
 
 def plan_endpoint(loaded: LoadedEndpoint) -> Plan:
-    """Load what the declaration points to (host profile or this machine, model header or manifest) and judge it."""
-    endpoint = loaded.endpoint
-    return build_plan(loaded.name, endpoint, load_host(loaded), load_model(loaded))
+    """Load what the declaration points to (host profile or this machine, model header or manifest) and judge it.
 
-
-def load_model(loaded: LoadedEndpoint) -> ModelFacts | None:
-    """The facts of the model file, where the engine's law needs them.
-
-    Raises ModelError if it cannot be read.
+    Raises DeclarationError or ModelError where one of them cannot be read.
     """
-    raise NotImplementedError
+    return build_plan(loaded.name, loaded.endpoint, load_host(loaded), load_model(loaded.endpoint))
+
+
+def load_model(endpoint: Endpoint) -> ModelFacts | None:
+    """The facts of the artefact: from its manifest if one is declared, else from the file where the law needs it."""
+    if endpoint.model.manifest:
+        from archonctl.model.manifest import read_manifest
+
+        return read_manifest(endpoint.model.manifest)
+    if adapter(endpoint.engine.kind).needs_model_header:
+        from archonctl.model.inspect import inspect_model
+
+        return inspect_model(endpoint.model.path)
+    return None
 
 
 def host_capacity(host: Host) -> Capacity:

@@ -12,7 +12,12 @@ from archonctl.memory.interval import Interval
 
 @pytest.mark.parametrize(
     ("text", "low", "best", "high"),
-    [("4.20", 4.195, 4.2, 4.205), ("2.0", 1.95, 2.0, 2.05), ("556,348", 556348, 556348, 556348), ("-24.42", -24.425, -24.42, -24.415)],
+    [
+        ("4.20", 4.195, 4.2, 4.205),
+        ("2.0", 1.95, 2.0, 2.05),
+        ("556,348", 556348, 556348, 556348),
+        ("-24.42", -24.425, -24.42, -24.415),
+    ],
 )
 def test_a_printed_figure_carries_its_rounding(text: str, low: float, best: float, high: float) -> None:
     read = Interval.rounded(text)

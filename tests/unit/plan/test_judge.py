@@ -76,10 +76,10 @@ def test_too_little_host_memory_is_short_and_names_the_dominant_class() -> None:
     assert "kv_cache" in reasons[0]
 
 
-@given(
-    st.integers(0, 10**7), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 64), st.integers(16, 10**6)
-)
-def test_more_tokens_never_turn_a_holding_contract_short(best: int, below: int, more: int, seqs: int, length: int) -> None:
+@given(st.integers(0, 10**7), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 64), st.integers(16, 10**6))
+def test_more_tokens_never_turn_a_holding_contract_short(
+    best: int, below: int, more: int, seqs: int, length: int
+) -> None:
     contract = Contract(seqs=seqs, len=length, kv_dtype="f16")
     first = judge(contract, forecast(Interval(max(0, best - below), best, best)), ())[0]
     second = judge(contract, forecast(Interval(max(0, best - below) + more, best + more, best + more)), ())[0]

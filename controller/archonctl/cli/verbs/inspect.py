@@ -25,7 +25,7 @@ def run(args: Namespace, out: Output) -> int:
             kinds[layer.attention] = kinds.get(layer.attention, 0) + 1
         lines += [
             f"  {geometry.architecture}  {geometry.name}",
-            f"  trained context {geometry.trained_context:,}, vocabulary {geometry.vocab:,}, hidden {geometry.hidden:,}",
+            f"  trained context {geometry.trained_context:,}, vocabulary {geometry.vocab:,}",
             f"  {len(geometry.layers)} layers: " + ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items())),
         ]
         if geometry.experts:
