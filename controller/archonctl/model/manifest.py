@@ -148,7 +148,8 @@ def read_manifest(path: str | Path) -> ModelFacts:
         raise_all(from_validation(err, RadManifest, file.place))
         raise
     raise_all(_contradictions(manifest, file))
-    return ModelFacts(file.shown, "manifest", None, manifest.file.bytes, rad=manifest)
+    reason = "a .rad file's layers are not public; the manifest says what the law needs"
+    return ModelFacts(file.shown, "manifest", None, manifest.file.bytes, rad=manifest, geometry_reason=reason)
 
 
 def _contradictions(manifest: RadManifest, file: TomlFile) -> list[DeclarationError]:

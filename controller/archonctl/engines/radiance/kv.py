@@ -60,11 +60,12 @@ def kv_law(manifest: RadManifest, kv_dtype: str, era: Era, checkpoint_slots: int
     """The law for a model at one KV dtype.
 
     ``checkpoint_slots`` replaces the manifest's count (``--checkpoint-slots``); it matters in the pair era only.
-    Raises DeclarationError ``kv-dtype-unknown`` for anything but bf16 and fp8.
+    Raises DeclarationError ``kv-dtype-unknown`` for anything but bf16 and fp8, and ``manifest-contradicts``
+    where the manifest does not price the dtype.
     """
     check_dtype(kv_dtype)
     if any(kv_dtype not in group.kib_per_page for group in manifest.paged.group):
-        raise DeclarationError("manifest-invalid", f"the manifest has no KiB a page for {kv_dtype}")
+        raise DeclarationError("manifest-contradicts", f"the manifest has no KiB a page for {kv_dtype}")
     slots = manifest.checkpoints.slots if checkpoint_slots is None else checkpoint_slots
     return KvLaw(
         kv_dtype=kv_dtype,

@@ -18,6 +18,7 @@ from archonctl.engines.radiance.knobtable import (
     table,
 )
 from archonctl.engines.radiance.kv import Era, check_dtype, era_of
+from archonctl.errors import DeclarationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,9 @@ class Settings:
 def read_settings(endpoint: Endpoint) -> tuple[Settings, tuple[Problem, ...]]:
     """Settings and everything that is wrong with the knobs.
 
-    A knob with a problem counts as not set. Raises DeclarationError ``engine-version-missing``,
-    ``engine-version-invalid`` and ``kv-dtype-unknown``, without which no law applies.
+    A knob that this version does not take is a problem and counts as not set. Raises DeclarationError for what
+    has no meaning at all: ``engine-version-missing``, ``engine-version-invalid``, ``kv-dtype-unknown``,
+    ``kv-dtype-conflict``, ``knob-bad-value``, ``knob-twice`` and ``knob-reserved``.
     """
     version = parse_version(endpoint.engine.version)
     contract = endpoint.contract
@@ -63,9 +65,8 @@ def read_settings(endpoint: Endpoint) -> tuple[Settings, tuple[Problem, ...]]:
         **given,
     }
     if knobs["kv-cache-dtype"] != contract.kv_dtype:
-        message = f"knob kv-cache-dtype is {knobs['kv-cache-dtype']}, [contract] kv_dtype is {contract.kv_dtype}"
-        problems.append(Problem("knob-conflict", message, "take the knob out: the contract renders it"))
-        knobs["kv-cache-dtype"] = contract.kv_dtype
+        message = f"knob kv-cache-dtype is {knobs['kv-cache-dtype']}, contract.kv_dtype is {contract.kv_dtype}"
+        raise _wrong("kv-dtype-conflict", "kv-cache-dtype", message, "take the knob out: the contract names the dtype")
     prefix = "prefix-cache-mib" if known(table()["prefix-cache-mib"], version) else "prefix-cache-host-mib"
     return (
         Settings(
@@ -91,20 +92,27 @@ def read_settings(endpoint: Endpoint) -> tuple[Settings, tuple[Problem, ...]]:
 
 
 def _valid(endpoint: Endpoint, version: Version) -> tuple[dict[str, KnobValue], list[Problem]]:
-    """The knobs that can be rendered, by canonical flag, and what is wrong with the others."""
+    """The knobs that can be rendered, by canonical flag, and those that this version does not take."""
     knobs: dict[str, KnobValue] = {}
     problems: list[Problem] = []
     for key, value in endpoint.engine.knobs.items():
         knob, problem = find(key), check_knob(key, value, version)
-        if problem is None and knob is not None and knob.managed:
-            problem = Problem("knob-conflict", f"knob {knob.flag} is set by {knob.managed}", f"use {knob.managed}")
-        if problem is None and knob is not None and knob.flag in knobs:
-            problem = Problem("knob-conflict", f"knob {knob.flag} is set twice, once as {key}", "keep one of them")
-        if problem is not None:
-            problems.append(problem)
-        elif knob is not None:
-            knobs[knob.flag] = value
+        if problem is not None and problem.code == "knob-bad-value":
+            raise _wrong(problem.code, key, problem.message)
+        if problem is not None or knob is None:
+            problems += [problem] if problem is not None else []
+            continue
+        if knob.managed:
+            raise _wrong("knob-reserved", key, f"knob {knob.flag} is set by {knob.managed}", f"use {knob.managed}")
+        if knob.flag in knobs:
+            message = f"knob {knob.flag} is set twice, once as {key}: {knobs[knob.flag]!r} and {value!r}"
+            raise _wrong("knob-twice", key, message, "keep one of them")
+        knobs[knob.flag] = value
     return knobs, problems
+
+
+def _wrong(code: str, key: str, message: str, hint: str = "") -> DeclarationError:
+    return DeclarationError(code, message, where=f"engine.knobs.{key}", hint=hint)
 
 
 def effective(knobs: Mapping[str, KnobValue], flag: str) -> KnobValue | None:

@@ -1,0 +1,55 @@
+"""radiance behind the seam of ``engines.base``: capacity law, command line, HTTP surface."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from archonctl.deployment.schema import Endpoint
+from archonctl.engines.base import Api, CommandLine, Forecast
+from archonctl.engines.radiance.forecast import assess
+from archonctl.engines.radiance.levers import levers
+from archonctl.host.profile import Host
+from archonctl.model.geometry import ModelFacts
+
+API = Api(
+    health="/health",
+    models="/v1/models",
+    tokenize="/tokenize",
+    completions="/v1/completions",
+    chat="/v1/chat/completions",
+    tokenize_field="prompt",
+    # one server serves one model: the name in a request is accepted and not looked at
+    checks_model_name=False,
+)
+"""Source: radiance docs/GUIDE.md, endpoints and request fields."""
+
+
+class RadianceAdapter:
+    """The adapter; stateless."""
+
+    kind = "radiance"
+    api = API
+    needs_model_header = False
+    """A .rad file's layout is not public: what the law needs comes from a declared manifest."""
+
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
+        """Capacity by the law of the version's era, with levers where the contract does not hold.
+
+        Raises DeclarationError ``engine-version-missing``, ``engine-version-invalid``, ``kv-dtype-unknown`` and
+        ``boot-bad-value``. Knobs that the version does not take are problems of the forecast, not errors.
+        """
+        manifest = model.rad if model is not None else None
+        now = assess(endpoint, host, manifest)
+        return replace(now, levers=levers(endpoint, host, now, lambda other: assess(other, host, manifest)))
+
+    def command(self, endpoint: Endpoint) -> CommandLine:
+        """argv for the declared image or binary.
+
+        Raises DeclarationError for a knob that cannot be rendered and for an image without a digest.
+        """
+        from archonctl.engines.radiance.command import command_line  # a plan renders nothing
+
+        return command_line(endpoint)
+
+
+ADAPTER = RadianceAdapter()
