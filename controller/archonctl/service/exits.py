@@ -28,6 +28,8 @@ class ExitStatus:
     signal: int | None
     oom: str = ""
     """Evidence that the kernel killed it for memory; empty where there is none."""
+    detail: str = ""
+    """What is known instead of a status."""
 
     @classmethod
     def from_wait(cls, status: int) -> ExitStatus:
@@ -48,7 +50,7 @@ class ExitStatus:
         if self.signal is not None:
             return f"killed by signal {self.signal} ({signal_name(self.signal)}){because}"
         if self.code is None:
-            return "ended, with a status that nobody could collect"
+            return self.detail or "ended, with a status that nobody could collect"
         shell = ""
         if self.code in (126, 127):
             shell = " (what a shell or loader returns when a program or library is not found)"

@@ -162,6 +162,7 @@ class Guard:
                 stdout=self.log_fd,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                **spec["credentials"],
                 preexec_fn=in_child,  # noqa: PLW1509 - this process has one thread
             )
         except (OSError, ValueError) as err:

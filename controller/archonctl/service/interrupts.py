@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -19,16 +20,18 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """A context in which the first signal raises Interrupted, and later ones only call ``hurry``.
+    """A context in which the first signal raises Interrupted, once, and later ones only call ``hurry``.
 
-    ``shield()`` ends the raising for good: from then on (cleaning up) every signal is a hurry. Outside the
-    main thread there are no handlers to set, and the context does nothing.
+    ``held()`` puts the raising off to its end, ``shield()`` ends it for good (cleaning up). Outside the main
+    thread there are no handlers to set, and the context does nothing.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
         self.hurry: Callable[[], None] = lambda: None
         self._shielded = False
+        self._held = False
+        self._raised = False
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Interrupts:
@@ -47,10 +50,24 @@ class Interrupts:
         """From here on signals do not raise."""
         self._shielded = True
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let a step that must not be torn (a start and the note of it) end before a signal raises."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        self._raise()
+
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        first, self.number = self.number is None, self.number or number
-        if self._shielded or not first:
-            if not first:
-                self.hurry()
-            return
-        raise Interrupted(number)
+        if self.number is None:
+            self.number = number
+            self._raise()
+        else:
+            self.hurry()
+
+    def _raise(self) -> None:
+        if self.number is not None and not (self._raised or self._held or self._shielded):
+            self._raised = True
+            raise Interrupted(self.number)

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -44,6 +45,8 @@ class StartSpec:
     """Between SIGTERM and SIGKILL."""
     detach: bool = False
     """True if the engine may be released to outlive us; then no parent-death signal is set on it."""
+    user: str = ""
+    """Run as this user (needs root); empty: as we are."""
     log_cap_bytes: int = LOG_CAP_BYTES
     log_head_bytes: int = LOG_HEAD_BYTES
 
@@ -101,6 +104,7 @@ class EngineProcess:
         return process
 
     def _begin(self) -> None:
+        """Raises HostRefusal ``user-missing``, ``engine-not-startable``."""
         spec = self.spec
         order = {
             "argv": list(spec.argv),
@@ -110,6 +114,7 @@ class EngineProcess:
             "log": str(spec.log),
             "grace_s": spec.grace_s,
             "die_with_us": not spec.detach,
+            "credentials": credentials(spec.user),
             "log_cap_bytes": spec.log_cap_bytes,
             "log_head_bytes": spec.log_head_bytes,
         }
@@ -234,12 +239,35 @@ class EngineProcess:
             self._guard.wait(self.spec.grace_s + 20.0)
 
 
+def credentials(user: str) -> dict[str, int | list[int]]:
+    """What subprocess needs to run something as ``user``: nothing for "" or ourselves.
+
+    Raises HostRefusal ``user-missing``.
+    """
+    if not user:
+        return {}
+    try:
+        found = pwd.getpwnam(user)
+    except KeyError:
+        raise HostRefusal(
+            "user-missing",
+            f"there is no user {user!r} here",
+            where="service.user",
+            hint="useradd --system, or --set service.user=",
+        ) from None
+    if found.pw_uid == os.geteuid():
+        return {}
+    groups = os.getgrouplist(user, found.pw_gid)
+    return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": groups}
+
+
 def _not_startable(spec: StartSpec, number: int, text: str) -> HostRefusal:
     reasons = {
         errno.ENOENT: "the file, its script interpreter or its loader does not exist",
         errno.EACCES: "no permission to execute it (mode, mount option noexec, or a folder that may not be entered)",
         errno.ENOEXEC: "the kernel does not know the format (another architecture, or a script without #!)",
         errno.E2BIG: "its arguments and environment are too long",
+        errno.EPERM: "not permitted, such as taking on another user without being root",
         errno.ENOMEM: "there was no memory to start it",
         errno.EAGAIN: "the limit on processes is reached (RLIMIT_NPROC or pids.max)",
     }

@@ -1,0 +1,109 @@
+"""The journal of one start of a unit, as a ``logtail.LogSource``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+
+from archonctl.errors import HostRefusal
+from archonctl.service.logtail import READ_BYTES, LineSplitter
+from archonctl.service.process import LOG_HEAD_BYTES
+
+
+def _command(unit: str, invocation: str) -> list[str]:
+    """What the unit's own processes wrote; systemd's words about the unit are not the engine's."""
+    return [
+        "journalctl",
+        "--quiet",
+        "--output=cat",
+        "--all",
+        "--no-pager",
+        f"_SYSTEMD_UNIT={unit}",
+        f"_SYSTEMD_INVOCATION_ID={invocation}",
+    ]
+
+
+class JournalTail:
+    """Follows the journal through ``journalctl``, and keeps the beginning in a file.
+
+    The journal rotates, and the boot ledger must still be there for a later ``probe``. journalctl ends by
+    itself when its reader is gone.
+    """
+
+    def __init__(self, unit: str, invocation: str, keep: Path, keep_bytes: int = LOG_HEAD_BYTES) -> None:
+        """Raises HostRefusal ``journal-unreadable`` or ``log-unwritable``."""
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._keep = os.open(keep, flags, 0o600)
+        except OSError as err:
+            raise HostRefusal("log-unwritable", err.strerror or str(err), where=str(keep)) from None
+        try:
+            self._journal = subprocess.Popen(
+                [*_command(unit, invocation), "--follow", "--no-tail"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as err:
+            os.close(self._keep)
+            raise HostRefusal("journal-unreadable", f"journalctl: {err.strerror}") from None
+        assert self._journal.stdout is not None
+        self._fd = self._journal.stdout.fileno()
+        os.set_blocking(self._fd, False)
+        self._room = keep_bytes
+        self._split = LineSplitter()
+        self.seen_bytes = 0
+        self.skipped_bytes = 0
+
+    def read(self) -> list[str]:
+        """See ``LogSource``."""
+        data = b""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._fd, READ_BYTES)
+        self.seen_bytes += len(data)
+        self._store(data)
+        return self._split.feed(data)
+
+    def _store(self, data: bytes) -> None:
+        kept = data[: self._room]
+        self._room -= len(kept)
+        with contextlib.suppress(OSError):  # a full disk costs the copy, not the start: the journal has it too
+            while kept:
+                kept = kept[os.write(self._keep, kept) :]
+
+    def rest(self) -> str:
+        """See ``LogSource``."""
+        return self._split.rest()
+
+    def skip_to_end(self) -> None:
+        """See ``LogSource``; journalctl holds back what is not read, so there is no backlog to pass over."""
+
+    def close(self) -> None:
+        """End journalctl."""
+        self._journal.terminate()
+        with contextlib.suppress(OSError):
+            os.close(self._keep)
+        if self._journal.stdout is not None:
+            self._journal.stdout.close()
+        self._journal.wait()
+
+
+def journal_text(unit: str, invocation: str, limit_bytes: int = LOG_HEAD_BYTES) -> bytes:
+    """The beginning of what one start of a unit wrote. Raises HostRefusal ``journal-unreadable``."""
+    try:
+        with subprocess.Popen(
+            _command(unit, invocation), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as journal:
+            assert journal.stdout is not None
+            assert journal.stderr is not None
+            data = journal.stdout.read(limit_bytes)
+            journal.stdout.close()
+            said = journal.stderr.read(4096).decode("utf-8", "replace").strip()
+    except OSError as err:
+        raise HostRefusal("journal-unreadable", f"journalctl: {err.strerror}", where=unit) from None
+    if not data and journal.returncode != 0:
+        raise HostRefusal("journal-unreadable", said or f"journalctl: exit {journal.returncode}", where=unit)
+    return data

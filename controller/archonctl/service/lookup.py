@@ -1,0 +1,92 @@
+"""Finding, and stopping, what an earlier ``up`` started."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from archonctl.errors import HostRefusal, NoEvidence
+from archonctl.service import procfs
+from archonctl.service.state import EndpointState, Running, stop_process
+
+
+def find_running(state: EndpointState) -> Running | None:
+    """What runs of an endpoint now, by the kernel's word, or systemd's for a unit; None if nothing does.
+
+    A unit that systemd has started anew since is the same endpoint with another process, whose boot log is in
+    the journal only: ``log`` is empty then. Raises HostRefusal ``state-unreadable``, ``systemctl-failed``.
+    """
+    found = state.recorded()
+    if found is None or found.mode != "unit":
+        return state.running()
+    from archonctl.service.unit import UNIT_DIR, show
+
+    if not UNIT_DIR.is_dir():
+        return None
+    now = show(found.unit)
+    who = procfs.identity(now.main_pid) if now.main_pid else None
+    if now.ended or who is None:
+        return None
+    if now.invocation == found.invocation:
+        return found
+    return replace(
+        found, pid=who.pid, start_ticks=who.start_ticks, boot_id=who.boot_id, invocation=now.invocation, log=""
+    )
+
+
+def boot_log(running: Running) -> bytes:
+    """The boot log of what runs: its file, else the journal.
+
+    At most 16 MiB from the beginning, where the ledger is. Raises NoEvidence ``boot-log-missing`` and HostRefusal
+    ``journal-unreadable``.
+    """
+    from archonctl.service.process import LOG_HEAD_BYTES
+
+    if not running.log and running.unit:
+        from archonctl.service.journal import journal_text
+
+        return journal_text(running.unit, running.invocation)
+    try:
+        with Path(running.log).open("rb") as file:
+            return file.read(LOG_HEAD_BYTES)
+    except OSError as err:
+        why = f"the boot log cannot be read: {err.strerror}"
+        raise NoEvidence("boot-log-missing", why, where=running.log, hint="give it with --log FILE") from None
+
+
+def stop(state: EndpointState, grace_s: float = 10.0) -> Running | None:
+    """Stop what an earlier ``up`` left running, and nothing else; None if nothing runs.
+
+    A child is stopped under its supervisor, which then says that it died. Raises HostRefusal ``up-in-progress`` while
+    a unit or a detached engine is being verified, ``not-permitted``, ``engine-unkillable``, ``systemctl-failed``.
+    """
+    found = find_running(state)
+    if found is None:
+        if state.recorded() is not None:
+            state.clear()
+        return None
+    if found.mode == "child":
+        stop_process(found, grace_s)
+        return found
+    with state.lock():
+        if found.mode == "unit":
+            _stop_unit(found)
+        else:
+            stop_process(found, grace_s)
+        state.clear()
+    return found
+
+
+def _stop_unit(running: Running) -> None:
+    from archonctl.service.unit import UNIT_DIR, remove, show, systemctl
+
+    fragment = show(running.unit).fragment
+    if fragment != str(UNIT_DIR / running.unit):
+        raise HostRefusal(
+            "unit-exists",
+            f"{running.unit} is now defined in {fragment or 'no file'}, not by archonctl up",
+            where=fragment,
+            hint=f"systemctl stop {running.unit}",
+        )
+    systemctl("stop", running.unit, timeout_s=180)
+    remove(running.unit)

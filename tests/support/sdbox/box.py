@@ -1,0 +1,63 @@
+"""A machine with a real systemd, for tests: ``sd-box.sh`` as an object."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOOL = Path(__file__).with_name("sd-box.sh")
+
+
+@dataclass
+class Box:
+    """One box. ``folder`` names it; ``binds`` are host paths that must be seen inside (``ro:`` before a path)."""
+
+    folder: Path
+    binds: Sequence[str] = ()
+    env: dict[str, str] = field(default_factory=dict)
+
+    def _tool(self, *words: str, timeout: float = 60, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [TOOL, words[0], self.folder, *words[1:]],
+            env=os.environ | self.env,
+            input=stdin,
+            text=True,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def up(self) -> Box:
+        """Boot, or fail with what the tool said."""
+        done = self._tool("up", *self.binds)
+        assert done.returncode == 0, done.stderr
+        return self
+
+    def down(self) -> None:
+        """Power off."""
+        done = self._tool("down")
+        assert done.returncode == 0, done.stderr
+
+    def run(self, *words: str | Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """A command inside; its status and both outputs."""
+        return self._tool("exec", *map(str, words), timeout=timeout)
+
+    def __call__(self, *words: str | Path, timeout: float = 60) -> str:
+        """A command inside that must succeed; its output."""
+        done = self.run(*words, timeout=timeout)
+        assert done.returncode == 0, f"{words} -> {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def put(self, path: str | Path, text: str, mode: str = "644") -> None:
+        """Write a file inside."""
+        script = 'mkdir -p "$(dirname "$1")" && cat >"$1" && chmod "$2" "$1"'
+        done = self._tool("exec", "sh", "-c", script, "_", str(path), mode, stdin=text)
+        assert done.returncode == 0, done.stderr
+
+    def show(self, unit: str, *names: str) -> dict[str, str]:
+        """Properties of a unit."""
+        lines = self("systemctl", "show", unit, *(f"-p{name}" for name in names)).splitlines()
+        return dict(line.split("=", 1) for line in lines)
