@@ -7,7 +7,6 @@ gated, never for a plan.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -143,6 +142,8 @@ class KnobTable:
 
     def suggest(self, key: str) -> str:
         """The closest known spelling, without dashes, or an empty string."""
+        import difflib  # only where a mistake is explained
+
         close = difflib.get_close_matches(spelled(key), self._by_name, n=1, cutoff=0.6)
         return close[0] if close else ""
 

@@ -146,8 +146,10 @@ class _Knobs:
 def settings_of(endpoint: Endpoint) -> Settings:
     """The settings of one declaration.
 
-    Raises DeclarationError: ``knob-twice``, ``knob-bad-value``, ``kv-dtype-unknown``, ``kv-dtype-conflict``.
+    Raises DeclarationError: ``knob-in-environment``, ``knob-twice``, ``knob-bad-value``, ``kv-dtype-unknown``,
+    ``kv-dtype-conflict``.
     """
+    _check_environment(endpoint.engine.env)
     knobs = _Knobs(endpoint.engine.knobs)
     auto = knobs.number("parallel", 1, minimum=-1) == -1
     flash_attn = knobs.word("flash-attn", ("on", "off", "auto"), "auto")
@@ -179,6 +181,20 @@ def settings_of(endpoint: Endpoint) -> Settings:
         offload=_offload(knobs),
         extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "none", "False")),
     )
+
+
+def _check_environment(env: Mapping[str, str]) -> None:
+    """llama-server takes every flag from a variable as well; one declared there would be a knob that no plan sees."""
+    for variable in env:
+        if variable.startswith("LLAMA_ARG_") or variable == "LLAMA_API_KEY":
+            name = variable.removeprefix("LLAMA_ARG_").lower().replace("_", "-")
+            instead = "set service.api_key_file" if "API_KEY" in variable else f"set it under engine.knobs ({name}?)"
+            raise DeclarationError(
+                "knob-in-environment",
+                f"{variable} in engine.env is a flag of llama-server in disguise: it would escape plan and gate",
+                where=f"engine.env.{variable}",
+                hint=instead,
+            )
 
 
 _UNMODELLED = (

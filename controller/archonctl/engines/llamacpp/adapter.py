@@ -1,0 +1,182 @@
+"""llama.cpp (llama-server) behind the engine seam."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from archonctl.deployment.schema import Endpoint
+from archonctl.engines.base import Api, CardShare, CommandLine, Forecast
+from archonctl.engines.llamacpp.assess import Assessment, assess
+from archonctl.engines.llamacpp.kv import BUILD, VERIFIED_ARCHITECTURES, allocate
+from archonctl.engines.llamacpp.levers import levers
+from archonctl.engines.llamacpp.settings import contract_context
+from archonctl.host.profile import Card, Host
+from archonctl.memory.interval import MIB, Interval
+from archonctl.model.geometry import ModelFacts
+
+API = Api(
+    health="/health",
+    models="/v1/models",
+    tokenize="/tokenize",
+    completions="/v1/completions",
+    chat="/v1/chat/completions",
+    tokenize_field="content",
+    checks_model_name=False,
+    over_window_statuses=frozenset({400}),
+    tokenize_extra={"add_special": True},
+    completion_extra={"cache_prompt": False, "ignore_eos": True},
+    report="/props",
+    report_format="llamacpp-props",
+    busy="/slots",
+    metrics="/metrics",
+    id_from_file=True,
+)
+"""llama.cpp b11434 tools/server/README.md, tried on that build. A model name in a request is not looked at."""
+
+
+class LlamaCppAdapter:
+    """The adapter of llama-server."""
+
+    kind = "llamacpp"
+    api = API
+    needs_model_header = True
+
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
+        """Cells, bytes and tokens as llama-server allocates them, and what would make a short contract hold.
+
+        Raises DeclarationError for knobs that contradict each other or the contract.
+        """
+        now = assess(endpoint, host, model)
+        shape = now.shape
+        return Forecast(
+            method=_method(now, model),
+            kv_tokens=Interval.exact(shape.n_ctx) if shape else None,
+            seqs_limit=now.settings.kv.n_seq_max,
+            seq_len_limit=shape.n_ctx_slot if shape else None,
+            cards=tuple(map(_unsplit, host.cards)) if now.on_cards else (_ram(now, host, model),),
+            demands=now.demands,
+            levers=levers(now, host, model),
+            notes=tuple(_notes(now, host, model)),
+            not_modelled=tuple(_not_modelled(now, model)),
+            problems=now.problems,
+        )
+
+    def command(self, endpoint: Endpoint) -> CommandLine:
+        """argv for llama-server, every flag checked against the table of its build.
+
+        Raises DeclarationError for a knob that cannot be rendered.
+        """
+        # The flag table is 256 rows of TOML: only rendering and gating read it.
+        from archonctl.engines.llamacpp.command import command_line
+
+        return command_line(endpoint)
+
+
+ADAPTER = LlamaCppAdapter()
+
+
+def _architecture(model: ModelFacts | None) -> str:
+    return model.geometry.architecture if model and model.geometry else ""
+
+
+def _method(now: Assessment, model: ModelFacts | None) -> str:
+    if now.shape is None:
+        return "unknown: the context is taken from a model that was not read"
+    verified = _architecture(model) in VERIFIED_ARCHITECTURES
+    return f"llama.cpp {BUILD} allocation law, {'exact' if verified else 'tokens exact'}"
+
+
+def _ram(now: Assessment, host: Host, model: ModelFacts | None) -> CardShare:
+    """RAM as the one card of a CPU-only host; ``outside`` is the compute buffer and what caches may grow to."""
+    by_class: dict[str, int] = {}
+    for demand in now.demands:
+        by_class[demand.cls] = by_class.get(demand.cls, 0) + demand.bytes
+    ceilings = [mib for mib in (host.available_mib, host.cgroup_limit_mib) if mib is not None]
+    pool = now.kv.bytes / MIB if now.kv else None
+    needed = _needed_mib(now, model)
+    return CardShare(
+        index=0,
+        name="RAM",
+        total_mib=host.ram_mib,
+        ceiling_mib=min(ceilings, default=host.ram_mib),
+        slab_mib=by_class["weights"] / MIB if "weights" in by_class else None,
+        pool_mib=pool,
+        pool_needed_mib=needed,
+        margin_mib=pool - needed if pool is not None and needed is not None else None,
+        outside_mib=(by_class.get("activation", 0) + by_class.get("ddr_cache", 0)) / MIB if now.compute else None,
+    )
+
+
+def _needed_mib(now: Assessment, model: ModelFacts | None) -> float | None:
+    """What the contract with its margin needs of KV, were every knob derived from it."""
+    if now.kv is None or model is None or model.geometry is None:
+        return None
+    own, seqs = now.settings.kv, max(now.endpoint.contract.seqs, now.settings.kv.n_seq_max)
+    wanted = replace(own, n_ctx=contract_context(now.endpoint, seqs, own.kv_unified), n_seq_max=seqs)
+    return allocate(model.geometry, wanted).bytes / MIB
+
+
+def _unsplit(card: Card) -> CardShare:
+    """A card whose share is not modelled: nothing is claimed about it."""
+    return CardShare(card.index, card.name, card.total_mib, card.free_mib, None, None, None, None)
+
+
+def _notes(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[str]:
+    yield from _version_notes(now, model)
+    shape, settings, contract = now.shape, now.settings, now.endpoint.contract
+    if shape is None:
+        return
+    slots = settings.kv.n_seq_max
+    if settings.slots_auto:
+        yield f"parallel = -1 becomes {slots} slots on one unified cache"
+    if settings.kv.n_ctx not in (0, shape.n_ctx):
+        yield (
+            f"ctx-size {settings.kv.n_ctx:,} becomes {shape.n_ctx:,} "
+            f"({shape.streams} x {shape.n_ctx_seq:,}: sequences are rounded up to 256 cells)"
+        )
+    if not settings.declares("ctx-size"):
+        yield f"ctx-size {shape.n_ctx:,} is derived from the contract ({shape.streams} x {shape.n_ctx_seq:,} cells)"
+    if settings.kv.kv_unified and slots * shape.n_ctx_slot > shape.n_ctx:
+        yield (
+            f"{slots} slots share {shape.n_ctx:,} cells and each may grow to {shape.n_ctx_slot:,}: requests that "
+            f"together want more end in HTTP 500 (Context size has been exceeded); kv-unified-per-slot = "
+            f"{contract.len} caps each at the contract"
+        )
+    if now.trained and shape.n_ctx_slot < shape.n_ctx_seq and not settings.kv.slot_cap:
+        yield (
+            f"{shape.n_ctx_seq - shape.n_ctx_slot:,} of {shape.n_ctx_seq:,} cells a sequence can never be used: "
+            f"a slot is capped at {shape.n_ctx_slot:,} tokens"
+        )
+    if settings.kv.stretched_context:
+        yield f"YaRN stretches the context to {settings.kv.stretched_context:,} tokens (trained: {now.trained:,})"
+    if settings.offload and not host.cards:
+        yield "gpu-layers is set, but this host has no card: everything stays in RAM"
+
+
+def _version_notes(now: Assessment, model: ModelFacts | None) -> Iterator[str]:
+    version = now.endpoint.engine.version
+    if not version:
+        yield f"engine.version is not declared; the law is that of {BUILD}"
+    elif re.sub(r"^b", "", version) != BUILD[1:]:
+        yield f"engine.version is {version}; the law was verified on {BUILD}"
+    architecture = _architecture(model)
+    if architecture and architecture not in VERIFIED_ARCHITECTURES:
+        yield f"bytes for {architecture} follow the sources of {BUILD} and were not compared with a boot log"
+
+
+def _not_modelled(now: Assessment, model: ModelFacts | None) -> Iterator[str]:
+    if model is None:
+        yield "weights, KV bytes and the trained context: the model's header was not read"
+    elif model.geometry is None:
+        yield f"KV bytes and the trained context: {model.geometry_reason or 'the header names no geometry'}"
+    elif now.compute is None:
+        yield "the compute buffer: no law for this architecture's widths"
+    if now.on_cards:
+        yield "which card holds which weights and cells (llama-server splits them by layer); tokens stay exact"
+    if now.settings.cache_ram_mib < 0:
+        yield "the prompt cache: cache-ram = -1 lets it grow without limit"
+    if now.settings.extras:
+        yield f"memory and tokens that {', '.join(now.settings.extras)} take"
+    yield "llama-server's own heap and stacks (tens of MiB)"

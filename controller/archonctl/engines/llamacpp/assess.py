@@ -1,0 +1,141 @@
+"""One declaration under the law: what would be allocated, what is refused, and whether the contract holds.
+
+The forecast presents it; the levers run it again on changed declarations, so that no lever is ever guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from archonctl.deployment.schema import Endpoint
+from archonctl.engines.base import Problem
+from archonctl.engines.llamacpp import memory
+from archonctl.engines.llamacpp.kv import (
+    VERIFIED_ARCHITECTURES,
+    ContextShape,
+    KvAllocation,
+    KvSettings,
+    allocate,
+    context_shape,
+)
+from archonctl.engines.llamacpp.refusals import refusals
+from archonctl.engines.llamacpp.settings import Settings, settings_of, stretched, trained_context
+from archonctl.host.profile import Host
+from archonctl.memory.demand import Demand, Fit, fit
+from archonctl.memory.interval import Interval
+from archonctl.model.geometry import Geometry, ModelFacts
+
+Change = Mapping[str, int | float | str | bool]
+"""Dotted declaration keys and their new values, as in ``Lever.set``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Everything that follows from one declaration on one host with one model.
+
+    ``shape`` is None where not even the context is known; ``kv`` where the model's geometry is not.
+    """
+
+    endpoint: Endpoint
+    settings: Settings
+    trained: int
+    shape: ContextShape | None
+    kv: KvAllocation | None
+    compute: Interval | None
+    checkpoint_bytes: int
+    on_cards: bool
+    problems: tuple[Problem, ...]
+    demands: tuple[Demand, ...]
+    fit: Fit
+
+    @property
+    def holds(self) -> bool:
+        """True if nothing that is known speaks against the contract and its margin."""
+        contract, shape = self.endpoint.contract, self.shape
+        return (
+            not self.problems
+            and shape is not None
+            and self.settings.kv.n_seq_max >= contract.seqs
+            and shape.n_ctx_slot >= contract.len
+            and shape.n_ctx >= contract.tokens_with_margin
+            and self.fit.verdict != "too_big"
+        )
+
+
+def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessment:
+    """Apply the law. Raises DeclarationError for knobs that cannot be understood (see ``settings_of``)."""
+    settings = stretched(settings_of(endpoint), model)
+    trained = trained_context(settings, model)
+    geometry = _geometry(model, trained)
+    known = settings.kv.n_ctx > 0 or trained > 0
+    shape = context_shape(settings.kv, trained) if known else None
+    kv = allocate(geometry, settings.kv) if geometry and known else None
+    compute = _compute(model, geometry, settings.kv, kv)
+    checkpoint = memory.checkpoint_bytes(geometry, settings.kv, kv) if geometry and kv else 0
+    on_cards = bool(host.cards) and settings.offload is not False
+    demands = _demands(model, settings, kv, compute, checkpoint, on_cards)
+    problems = (*refusals(geometry, settings.kv), *_over_trained(endpoint, settings.kv, trained))
+    ram = fit(demands, "host", memory.host_capacity(host))
+    return Assessment(
+        endpoint, settings, trained, shape, kv, compute, checkpoint, on_cards, problems, tuple(demands), ram
+    )
+
+
+def _geometry(model: ModelFacts | None, trained: int) -> Geometry | None:
+    if model is None or model.geometry is None:
+        return None
+    return replace(model.geometry, trained_context=trained)
+
+
+def _compute(
+    model: ModelFacts | None, geometry: Geometry | None, settings: KvSettings, kv: KvAllocation | None
+) -> Interval | None:
+    if model is None or geometry is None or kv is None or geometry.architecture not in VERIFIED_ARCHITECTURES:
+        return None
+    widths = memory.Widths.of(model, geometry)
+    return memory.compute_buffer(geometry, widths, settings, kv) if widths else None
+
+
+def _demands(
+    model: ModelFacts | None,
+    settings: Settings,
+    kv: KvAllocation | None,
+    compute: Interval | None,
+    checkpoint: int,
+    on_cards: bool,
+) -> list[Demand]:
+    found = [memory.weights(model)] if model else []
+    found += memory.cache_demands(settings, kv) if kv else []
+    found += [memory.compute_demand(compute)] if compute else []
+    if on_cards:
+        found = [replace(demand, scope="device", detail=f"{demand.detail}, split unknown") for demand in found]
+    return found + memory.ram_cache_demands(settings, checkpoint)
+
+
+def _over_trained(endpoint: Endpoint, settings: KvSettings, trained: int) -> list[Problem]:
+    cap, wanted = settings.stretched_context or trained, endpoint.contract.len
+    if not cap or wanted <= cap:
+        return []
+    kind = "stretched by YaRN" if settings.stretched_context else "trained"
+    return [
+        Problem(
+            "len-over-trained-context",
+            f"contract.len is {wanted:,} tokens, the model's context is {cap:,} ({kind}): "
+            f"llama-server caps every slot at it",
+            f"lower contract.len to {cap}, or stretch the context with the knobs rope-scaling = "
+            f'"yarn" and rope-scale = {-(-wanted // (trained or cap))} (linear scaling does not lift the cap)',
+        )
+    ]
+
+
+def changed(endpoint: Endpoint, change: Change) -> Endpoint:
+    """The same declaration with other values for dotted keys of ``contract`` and ``engine.knobs``."""
+    contract = {key.partition(".")[2]: value for key, value in change.items() if key.startswith("contract.")}
+    knobs = {key.split(".", 2)[2]: value for key, value in change.items() if key.startswith("engine.knobs.")}
+    return endpoint.model_copy(
+        update={
+            "contract": endpoint.contract.model_copy(update=contract),
+            "engine": endpoint.engine.model_copy(update={"knobs": {**endpoint.engine.knobs, **knobs}}),
+        }
+    )

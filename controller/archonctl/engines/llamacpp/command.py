@@ -1,0 +1,179 @@
+"""The command line of llama-server for one declaration: every argument known, what decides memory written out.
+
+Everything that the capacity law depends on is rendered even where it is the default: llama-server also reads
+``LLAMA_ARG_*`` variables and config.ini files, and what is on the command line wins over both (common/arg.cpp).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from archonctl.deployment.schema import Endpoint, KnobValue
+from archonctl.engines.base import CommandLine
+from archonctl.engines.knobs import KnobTable, as_int, load_table, render, spelled
+from archonctl.engines.llamacpp.kv import QUANTISED
+from archonctl.engines.llamacpp.settings import Settings, settings_of
+from archonctl.errors import DeclarationError
+
+VERBOSITY = 4
+"""The level at which llama-server prints its KV cache; the default of 3 prints the slots only (b11434)."""
+RENDERED = frozenset(
+    {
+        "ctx-size",
+        "parallel",
+        "kv-unified",
+        "cache-type-k",
+        "cache-type-v",
+        "batch-size",
+        "ubatch-size",
+        "flash-attn",
+        "cache-ram",
+        "ctx-checkpoints",
+        "verbosity",
+        "metrics",
+        "slots",
+    }
+)
+"""Flags that are always written, from the settings; as knobs they only change the value."""
+
+
+def table() -> KnobTable:
+    """The flags of llama-server (read once, on first use)."""
+    return load_table(Path(__file__).parent)
+
+
+def command_line(endpoint: Endpoint) -> CommandLine:
+    """argv and environment for one declaration.
+
+    Raises DeclarationError: ``engine-binary-missing``, ``listen-invalid``, ``knob-unknown``, ``knob-retired``,
+    ``knob-managed``, ``knob-bad-value`` and those of ``settings_of``.
+    """
+    if not endpoint.engine.binary:
+        raise DeclarationError(
+            "engine-binary-missing",
+            "llama.cpp is started from a binary, and engine.binary is empty"
+            + (" (containers of llama.cpp are not supported)" if endpoint.engine.image else ""),
+            where="engine.binary",
+            hint='set engine.binary = "/path/to/llama-server"',
+        )
+    for variable in endpoint.engine.env:
+        _refuse_retired(variable, endpoint.engine.version, f"engine.env.{variable}")
+    settings, notes = settings_of(endpoint), list[str]()
+    declared = list(_declared(endpoint, notes))
+    host, port = _listen(endpoint)
+    service = endpoint.service
+    argv = [endpoint.engine.binary, "--model", endpoint.model.path, "--host", host, "--port", port]
+    argv += ["--alias", endpoint.model.served_name] if endpoint.model.served_name else []
+    argv += ["--api-key-file", service.api_key_file] if service.api_key_file else []
+    argv += _capacity(settings)
+    argv += _observability(endpoint, notes)
+    argv += declared
+    return CommandLine(tuple(argv), dict(endpoint.engine.env), tuple(notes))
+
+
+def _capacity(settings: Settings) -> list[str]:
+    kv = settings.kv
+    slots = "-1" if settings.slots_auto else str(kv.n_seq_max)
+    flash_attn = "on" if settings.flash_attn == "auto" and kv.type_v in QUANTISED else settings.flash_attn
+    return [
+        *("--ctx-size", str(kv.n_ctx), "--parallel", slots),
+        "--kv-unified" if kv.kv_unified else "--no-kv-unified",
+        *("--cache-type-k", kv.type_k, "--cache-type-v", kv.type_v, "--flash-attn", flash_attn),
+        *("--batch-size", str(kv.n_batch), "--ubatch-size", str(kv.n_ubatch)),
+        *("--cache-ram", str(settings.cache_ram_mib), "--ctx-checkpoints", str(settings.checkpoints)),
+    ]
+
+
+def _observability(endpoint: Endpoint, notes: list[str]) -> list[str]:
+    """Verbosity, metrics and slots: without them there is no evidence, so they are not for the knobs to take away."""
+    known = table()
+    level = VERBOSITY
+    for key, value in endpoint.engine.knobs.items():
+        found = known.find(key)
+        if found is None:
+            continue
+        if found[0].flag == "verbosity":
+            asked = as_int(value)
+            if asked is None:
+                render(key, *found, value)
+            elif asked < VERBOSITY:
+                notes.append(f"knob {key} = {asked} is raised to {VERBOSITY}: below it the boot ledger is not printed")
+            else:
+                level = asked
+        elif found[0].flag in ("metrics", "slots") and render(key, *found, value) != (found[0].option,):
+            notes.append(f"knob {key} = {value} is not followed: the probe and the metrics need --{found[0].flag}")
+    notes.append(f"--verbosity {level} is set so that llama-server prints its KV cache (the boot ledger)")
+    return ["--verbosity", str(level), "--metrics", "--slots"]
+
+
+def _declared(endpoint: Endpoint, notes: list[str]) -> Iterator[str]:
+    """The other knobs, in canonical long form and in the order of the table, so that the result is stable."""
+    known = table()
+    order = {knob.flag: number for number, knob in enumerate(known.knobs)}
+    chosen: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for key, value in endpoint.engine.knobs.items():
+        flag, arguments = _one(known, endpoint, key, value, notes)
+        if flag in chosen:
+            raise DeclarationError(
+                "knob-twice",
+                f"knobs {chosen[flag][0]!r} and {key!r} are the same flag",
+                where=f"engine.knobs.{key}",
+                hint="keep one of them",
+            )
+        chosen[flag] = (key, arguments)
+    for flag in sorted(chosen.keys() - RENDERED, key=order.__getitem__):
+        yield from chosen[flag][1]
+
+
+def _one(
+    known: KnobTable, endpoint: Endpoint, key: str, value: KnobValue, notes: list[str]
+) -> tuple[str, tuple[str, ...]]:
+    where = f"engine.knobs.{key}"
+    _refuse_retired(key, endpoint.engine.version, where)
+    found = known.find(key)
+    if found is None:
+        near = known.suggest(key)
+        raise DeclarationError(
+            "knob-unknown",
+            f"llama-server b{known.build} has no flag --{spelled(key)} ({len(known.knobs)} are known)",
+            where=where,
+            hint=f"did you mean {near}?" if near else "llama-server --help lists them",
+        )
+    knob, positive = found
+    if managed := known.find_managed(knob):
+        raise DeclarationError(
+            "knob-managed", f"{knob.option} is no knob: {managed.reason}", where=where, hint=managed.instead
+        )
+    if deprecated := known.find_deprecated(knob):
+        notes.append(f"knob {key}: {deprecated.effect}")
+    return knob.flag, render(key, knob, positive, value)
+
+
+def _refuse_retired(key: str, version: str, where: str) -> None:
+    """A flag that went away is an error, also where the declared build still had it: the table is of a later one."""
+    retired = table().find_retired(key)
+    if retired is None:
+        return
+    asides = [f"b{retired.last_seen} still had it"] if retired.last_seen else []
+    asides += [f"declared: {version}"] if version else []
+    raise DeclarationError(
+        "knob-retired",
+        f"{key} is gone in llama.cpp b{retired.removed} ({', '.join(asides) or 'the build of the table'}): "
+        f"{retired.effect}",
+        where=where,
+        hint=f"use {retired.replaced_by}" if retired.replaced_by else "take it out",
+    )
+
+
+def _listen(endpoint: Endpoint) -> tuple[str, str]:
+    """Host and port of ``service.listen``; brackets around an IPv6 address are for people only."""
+    host, _, port = endpoint.service.listen.rpartition(":")
+    if not 1 <= int(port) <= 65_535:
+        raise DeclarationError(
+            "listen-invalid",
+            f"service.listen names port {port}; ports go from 1 to 65535",
+            where="service.listen",
+        )
+    return re.sub(r"^\[(.*)\]$", r"\1", host), str(int(port))
