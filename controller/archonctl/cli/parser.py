@@ -49,8 +49,12 @@ class Parser(argparse.ArgumentParser):
         elif message.startswith("unrecognized arguments: "):
             wrong = message.removeprefix("unrecognized arguments: ").split(" ")[0].split("=")[0]
             # argparse reports what a verb left over through the parser of the whole command.
-            verbs = [verb for action in self._actions if isinstance(action.choices, dict) for verb in action.choices.values()]
-            known = [option for parser in (self, *verbs) for action in parser._actions for option in action.option_strings]
+            verbs = [
+                verb for action in self._actions if isinstance(action.choices, dict) for verb in action.choices.values()
+            ]
+            known = [
+                option for parser in (self, *verbs) for action in parser._actions for option in action.option_strings
+            ]
         else:
             return ""
         close = difflib.get_close_matches(wrong, known, n=1)
