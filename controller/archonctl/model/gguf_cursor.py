@@ -27,8 +27,8 @@ _U64 = Struct("<Q")
 
 # Strings are matched a run at a time inside the regular-expression engine: the pattern below accepts exactly
 # _RUN strings that are shorter than _SHORT bytes. The lengths that vocabularies have most are tried first.
-_RUN = 128
-_SHORT = 96
+_RUN = 64
+_SHORT = 136
 _RUN_BYTES_MAX = _RUN * (8 + _SHORT - 1)
 _RUN_WORTHWHILE = 4096
 
