@@ -22,7 +22,7 @@ from archonctl.memory.interval import Interval
 
 Effect = Literal["figures", "boot", "ready", "remark"]
 
-ENGINES = ("radiance", "llamacpp")
+ENGINES = ("radiance", "llamacpp", "vllm", "sglang", "tensorrt_llm", "ollama", "lmdeploy", "vllm_rs", "exllama")
 """Engine folders with a grammar, in the order in which a tie between two is looked at."""
 
 # Engines print "GB" for 2**30 bytes: SGLang and llama.cpp divide by 1 << 30, old vLLM by 2**30 (DeviceMemoryProfiler).
@@ -33,11 +33,16 @@ _BYTES = {
     "MiB": 1024.0**2,
     "GiB": 1024.0**3,
     "TiB": 1024.0**4,
+    "k": 1024.0,
+    "M": 1024.0**2,
     "KB": 1024.0,
     "MB": 1024.0**2,
     "GB": 1024.0**3,
     "TB": 1024.0**4,
 }
+
+
+_SOURCE_LINE = re.compile(r"[a-z_]+\.py:\d+")
 
 
 @dataclass(frozen=True)
@@ -97,12 +102,16 @@ class Grammar:
     rows: tuple[Row, ...]
     own: frozenset[str] = frozenset()
     """Ids of the rows that only this engine prints."""
+    source_lines: Mapping[str, str] = field(default_factory=dict)
+    """Version by the source line that logs the capacity ("kv_cache_utils.py:716"): a hint, no more."""
     make_book: BookMaker = Book
 
     def read(self, row: Row, match: re.Match[str], rank: str, line_no: int, text: str) -> Sighting:
         """Turn a match into a sighting."""
         figures: dict[str, Find] = {}
         facts: dict[str, str] = dict(row.set)
+        if self.source_lines and (at := _SOURCE_LINE.search(text)) and at.group() in self.source_lines:
+            facts["version_hint"] = self.source_lines[at.group()]
         for group in row.groups:
             printed = match.group(group)
             if printed is None:
@@ -193,6 +202,7 @@ def grammar(engine: str) -> Grammar:
         rules=rules,
         rows=tuple(rows) + common_rows(),
         own=own,
+        source_lines=cast(Mapping[str, str], raw.get("source_lines", {})),
         make_book=_book(engine),
     )
 

@@ -17,6 +17,8 @@ from archonctl.ledger.values import BootLedger, Change
 Line = bytes | str
 
 BLOCK_BYTES = 1 << 20
+WRAP_AT = 40
+"""Where the literal of a wrapped message may begin: after "ValueError: " and its like, not in the middle of a prompt."""
 HOLD_LINES = 3
 """Lines by which a wrapped message may go on."""
 
@@ -116,7 +118,7 @@ class LedgerReader:
                 continue
             match = row.regex.match(message.text)
             if match is None:
-                if row.wraps and may_hold and message.text.startswith(row.literal):
+                if row.wraps and may_hold and -1 < message.text.find(row.literal) <= WRAP_AT:
                     self._release()
                     self._held = _Held(row, message, line_no, text)
                     return []

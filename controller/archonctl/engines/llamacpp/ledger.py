@@ -77,6 +77,11 @@ class _Context:
     def empty(self) -> bool:
         return not (self.caches or self.state or self.state_buffers or self.compute or self.head)
 
+    @property
+    def bare(self) -> bool:
+        """True where neither the settings of the context nor its compute buffers were printed."""
+        return not (self.head or self.compute)
+
     def streams(self) -> int | None:
         """Independent KV streams; None where no line says it."""
         main = self.main()
@@ -237,6 +242,8 @@ class LlamaBook(Book):
         if real:
             found |= _of_context(real[0])
             found |= _of_drafts(real[1:])
+            if all(context.bare for context in real):  # pieces of several logs: what the first lacks is in the others
+                found = {**{k: v for c in real[1:] for k, v in c.state.items()}, **found}
         found |= _devices("model", self._weights)
         found |= self._by_type
         if "kv_mib" not in found and real and real[0].failed:

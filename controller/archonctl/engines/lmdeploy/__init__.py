@@ -1,0 +1,1 @@
+"""lmdeploy (TurboMind): what is known of its boot log."""

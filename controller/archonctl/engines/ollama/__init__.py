@@ -1,0 +1,1 @@
+"""ollama: what is known of its boot log."""

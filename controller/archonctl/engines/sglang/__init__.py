@@ -1,0 +1,1 @@
+"""SGLang: what is known of its boot log."""

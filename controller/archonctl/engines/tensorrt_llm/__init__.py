@@ -1,0 +1,1 @@
+"""TensorRT-LLM: what is known of its boot log."""

@@ -1,0 +1,1 @@
+"""vLLM: what is known of its boot log."""

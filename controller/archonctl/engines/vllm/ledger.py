@@ -1,0 +1,51 @@
+"""vLLM: tokens from blocks where only blocks are printed, and what the printed tokens mean by version."""
+
+from __future__ import annotations
+
+import re
+
+from archonctl.engines.sighting import Book, Find
+from archonctl.memory.interval import Interval
+
+DEFAULT_BLOCK = 16
+"""Tokens a block on CUDA in all versions that print blocks (vLLM config.py, CacheConfig.block_size)."""
+
+MEANING_CHANGED = (0, 20, 1)
+"""First version in which "KV cache size" is int(concurrency x max_model_len) (vLLM v1/core/kv_cache_utils.py)."""
+
+
+def version_tuple(version: str) -> tuple[int, ...] | None:
+    """``"0.20.1rc1.dev16+g7a1eb8a"`` as (0, 20, 0): a pre-release stands before its release. None if unreadable."""
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?(rc|a|b|\.dev)?", version)
+    if not match:
+        return None
+    major, minor, patch = int(match[1]), int(match[2]), int(match[3] or 0)
+    if major == 0 and minor == 1:
+        return None  # "0.1.dev20073" is what a source tree without tags calls itself
+    if match[4] and patch:
+        patch -= 1
+    return (major, minor, patch)
+
+
+class VllmBook(Book):
+    """Default rules (the least rank binds), plus tokens from blocks."""
+
+    def figures(self) -> dict[str, Find]:
+        """All figures of the boot."""
+        found = super().figures()
+        blocks = found.get("gpu_blocks")
+        if "kv_tokens" not in found and blocks is not None:
+            size = found["block_size"].value.best if "block_size" in found else DEFAULT_BLOCK
+            found["kv_tokens"] = Find(Interval.exact(blocks.value.best * size, "log"), blocks.line_no, blocks.text)
+        return found
+
+    def facts(self) -> dict[str, str]:
+        """What was said in words, and the meaning of the printed tokens where the version tells it."""
+        told = super().facts()
+        version = version_tuple(told.get("engine_version") or told.get("version_hint", ""))
+        if version is not None and "kv_tokens" in self.by_rank:
+            told["kv_tokens_meaning"] = "concurrency x length" if version >= MEANING_CHANGED else "blocks"
+        return told
+
+
+BOOK = VllmBook

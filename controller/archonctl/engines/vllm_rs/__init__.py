@@ -1,0 +1,1 @@
+"""vllm.rs (xinfer): what is known of its boot log."""
