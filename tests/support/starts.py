@@ -27,6 +27,20 @@ from archonctl.service.values import Options, Prepared, Rooms
 
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 
+UNIT = """\
+[Unit]
+Description=a fake engine
+StartLimitIntervalSec=0
+[Service]
+Type=exec
+ExecStart={argv}
+Environment=ARCHON_TEST_MARK={mark}
+Restart=on-failure
+RestartSec=100ms
+TimeoutStopSec=5
+"""
+"""A unit that would restart for ever, so that what keeps it from that is seen."""
+
 
 def endpoint(folder: Path, port: int, timeout_s: int | None = 30, name: str = "tiny") -> LoadedEndpoint:
     """A declaration that listens on ``port``."""
@@ -78,7 +92,8 @@ def fake_rooms(
         (releases / "r1").mkdir(parents=True, exist_ok=True)
         port = str(split_listen(loaded.endpoint.service.listen)[1])
         argv = (sys.executable, "-I", "-S", str(FAKE_ENGINE), *words, "--port", port)
-        return Prepared(argv, {"ARCHON_TEST_MARK": mark}, "archon@tiny.service", "", str(releases / "r1"))
+        unit = UNIT.format(argv=" ".join(argv), mark=mark)
+        return Prepared(argv, {"ARCHON_TEST_MARK": mark}, "archon-tiny.service", unit, str(releases / "r1"))
 
     def probe(loaded: LoadedEndpoint, ledger: BootLedger, say: Callable[[str, float | None], None]) -> Verdict:
         say("probing", 0.5)
@@ -101,7 +116,7 @@ def main() -> int:
     loaded = endpoint(Path(state), int(port), chosen.pop("timeout_s", 30))
     environ = dict(os.environ) | {"ARCHON_STATE_DIR": state}
     try:
-        result = up(loaded, Options(run_as="child", **chosen), rooms=rooms, environ=environ, on_event=tell)
+        result = up(loaded, Options(**{"run_as": "child"} | chosen), rooms=rooms, environ=environ, on_event=tell)
     except ArchonError as err:
         print("error", err.code, flush=True)
         return err.exit_code

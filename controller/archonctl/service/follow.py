@@ -171,17 +171,25 @@ class Tail:
         return any_line
 
     def drain(self, quiet_s: float, limit_s: float) -> None:
-        """Read until nothing new came for ``quiet_s``; after ``limit_s`` pass over all but the end."""
-        end = time.monotonic() + limit_s
-        quiet_since = time.monotonic()
-        while (now := time.monotonic()) < end and now - quiet_since < quiet_s:
+        """Read until nothing new came for ``quiet_s`` and all that was written by then is read.
+
+        After ``limit_s`` pass over all but the end.
+        """
+        now = quiet_since = time.monotonic()
+        end, expecting = now + limit_s, False
+        while now < end:
             if self.pump():
                 quiet_since = time.monotonic()
+            elif not expecting and now - quiet_since >= quiet_s:
+                self.source.expect()
+                expecting = True
+            elif expecting and not self.source.behind:
+                return
             else:
                 time.sleep(0.02)
-        if now >= end:
-            self.source.skip_to_end()
-            self.pump()
+            now = time.monotonic()
+        self.source.skip_to_end()
+        self.pump()
 
     def tail(self) -> list[str]:
         """The last lines, an unfinished one included."""

@@ -55,6 +55,8 @@ class JournalTail:
         os.set_blocking(self._fd, False)
         self._room = keep_bytes
         self._split = LineSplitter()
+        self._unit, self._invocation = unit, invocation
+        self._expected = 0
         self.seen_bytes = 0
         self.skipped_bytes = 0
 
@@ -77,6 +79,19 @@ class JournalTail:
     def rest(self) -> str:
         """See ``LogSource``."""
         return self._split.rest()
+
+    def expect(self) -> None:
+        """See ``LogSource``; lets journald write out first what it has received."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                ["journalctl", "--sync"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+            )
+        self._expected = len(journal_text(self._unit, self._invocation))
+
+    @property
+    def behind(self) -> bool:
+        """See ``LogSource``."""
+        return self.seen_bytes < self._expected
 
     def skip_to_end(self) -> None:
         """See ``LogSource``; journalctl holds back what is not read, so there is no backlog to pass over."""

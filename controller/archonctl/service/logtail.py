@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,15 @@ class LogSource(Protocol):
 
     def rest(self) -> str:
         """The unfinished last line, if any."""
+        ...
+
+    def expect(self) -> None:
+        """Find out how much has been written up to now; may take a moment."""
+        ...
+
+    @property
+    def behind(self) -> bool:
+        """True while less has been read than the last ``expect`` found."""
         ...
 
     def skip_to_end(self) -> None:
@@ -83,6 +93,7 @@ class FileTail:
     seen_bytes: int = 0
     _offset: int = 0
     _skip: bool = False
+    _expected: int = 0
     _split: LineSplitter = field(default_factory=LineSplitter)
 
     def read(self) -> list[str]:
@@ -109,11 +120,22 @@ class FileTail:
 
     def _jump(self, offset: int) -> None:
         self._offset = offset
+        self._expected = min(self._expected, offset)
         self._split = LineSplitter(self._split.limit)
 
     def rest(self) -> str:
         """See ``LogSource``."""
         return self._split.rest()
+
+    def expect(self) -> None:
+        """See ``LogSource``."""
+        with contextlib.suppress(FileNotFoundError):
+            self._expected = self.path.stat().st_size
+
+    @property
+    def behind(self) -> bool:
+        """See ``LogSource``."""
+        return self._offset < self._expected
 
     def skip_to_end(self) -> None:
         """See ``LogSource``."""

@@ -211,8 +211,8 @@ class _Start:
 
     def supervise(self, engine: EngineProcess, result: UpResult) -> UpResult:
         """Stay until the engine dies or a signal comes."""
-        self.say("serve", f"serving on {self.address[0]}:{self.address[1]}; Ctrl-C stops it")
         try:
+            self.say("serve", f"serving on {self.address[0]}:{self.address[1]}; Ctrl-C stops it")
             while (status := engine.wait(3600.0)) is None:
                 pass
         except Interrupted as signal:
