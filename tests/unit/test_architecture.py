@@ -24,8 +24,8 @@ ORDER = [
     {"service"},
     {"cli"},
 ]
-# host/ reads a declared profile whose place the declaration names.
-EXTRA = {("host", "deployment")}
+# host/ reads a declared profile and model/ a declared manifest, both as the declaration names and writes them.
+EXTRA = {("host", "deployment"), ("model", "deployment")}
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in LEVEL)
 

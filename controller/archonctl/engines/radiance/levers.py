@@ -209,7 +209,8 @@ def _fewer(trial: _Trial) -> Lever | None:
     if less is None:
         return None
     seqs = contract.seqs - less
-    return Lever(f"promise {seqs:,} x {contract.len:,} in place of {contract.seqs:,}", fewer(less), None, "the promise")
+    text = f"promise {seqs:,} x {contract.len:,} in place of {contract.seqs:,}"
+    return Lever(text, fewer(less), None, f"{less:,} of {contract.seqs:,} conversations at once")
 
 
 def _shorter(trial: _Trial) -> Lever | None:
@@ -223,5 +224,5 @@ def _shorter(trial: _Trial) -> Lever | None:
         f"promise {contract.seqs:,} x {length:,} in place of {contract.len:,}",
         {"contract.len": length},
         None,
-        "the promise",
+        f"{contract.len - length:,} tokens of every conversation",
     )
