@@ -120,6 +120,8 @@ class Api:
     """GET path that tells how many requests run now (``/slots``, ``/load`` or Prometheus text)."""
     metrics: str = ""
     """GET path of Prometheus text with preemption or retraction counters."""
+    loading_statuses: frozenset[int] = frozenset({503})
+    """What ``health`` answers while the engine is still loading; empty where the port is closed until it is ready."""
     id_from_file: bool = True
     """True if the default model id is the path of the model file, or its name."""
 

@@ -1,0 +1,199 @@
+"""The capacity leg: full-height requests, all at once, all answered, nothing cut, and really held at once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from archonctl.probe.budget import Deadlines, answer_tokens, is_generous
+from archonctl.probe.calibrate import calibrate, truncated
+from archonctl.probe.engine import count_tokens, preemptions, wait_idle
+from archonctl.probe.faults import Fault, unseen
+from archonctl.probe.flight import Flight, Request, fly
+from archonctl.probe.hold import Hold, judge_hold
+from archonctl.probe.pace import Pace
+from archonctl.probe.session import Session
+from archonctl.probe.shape import Shape
+from archonctl.probe.values import Depth, Leg
+
+LEG = "capacity"
+ATTEMPTS = 2
+COUNTING_SLACK = 2
+"""Engines differ by a token or two in what they count into a window (BOS, the last sampled token)."""
+LEAST_SHARE = 0.95
+"""Share of the contract's tokens that must be seen at one moment. The first sequence to end is at full height then and
+the others are behind it by what they prefilled later; the exact pool is the ledger's word."""
+_FIRST_PROMPT = 16
+_LEAST_LATE_S = 0.05
+
+
+async def capacity(session: Session, depth: Depth) -> Leg:
+    """Run the leg at depth "admission" or "full". Raises Fault."""
+    contract = session.contract
+    if contract.tokens > session.limits.contract_tokens:
+        raise unseen(
+            "contract-too-large",
+            f"{contract.tokens:,} tokens of prompts do not fit in this machine's memory",
+            expected=f"at most {session.limits.contract_tokens:,} tokens",
+            actual=f"{contract.tokens:,} tokens",
+        )
+    await wait_idle(session)
+    shape, pace = await calibrate(session, LEG)
+    session.facts["prefill_tokens_per_s"] = round(pace.tokens / pace.prefill_s, 1)
+    session.facts["calibration_tokens"] = pace.tokens
+    if depth == "admission":
+        requests = await _requests(session, pace, 1, LEG)
+        flight = await fly(session, shape, requests, _deadlines(session, pace, 1), LEG)
+        _whole(session, flight)
+        return Leg(LEG, "pass", f"{_contract(session)} were admitted and began to answer; not held at once")
+    return await _held(session, shape, pace)
+
+
+async def _held(session: Session, shape: Shape, pace: Pace) -> Leg:
+    for attempt in range(1, ATTEMPTS + 1):
+        answer = answer_tokens(session.contract, pace, attempt)
+        requests = await _requests(session, pace, answer, LEG)
+        await wait_idle(session)
+        before = await preemptions(session)
+        flight = await fly(session, shape, requests, _deadlines(session, pace, answer), LEG)
+        _whole(session, flight)
+        _preempted(before, await preemptions(session))
+        hold = judge_hold(flight.ticks, {i: request.prompt_tokens for i, request in enumerate(requests)})
+        session.facts |= {
+            "prompt_tokens": sum(request.prompt_tokens for request in requests),
+            "answer_tokens": sum(request.answer for request in requests),
+            "held_at_once": hold.at_once,
+            "held_tokens_at_least": hold.peak_tokens,
+        }
+        fault = _not_held(session, flight, hold, pace, attempt)
+        if fault is None:
+            return _proven(session, hold)
+        if attempt == ATTEMPTS or fault.status == "fail" or _short_answers(flight):
+            raise fault
+    raise AssertionError("unreachable")
+
+
+def _proven(session: Session, hold: Hold) -> Leg:
+    tokens = session.contract.tokens
+    return Leg(
+        LEG,
+        "pass",
+        f"{_contract(session)} were held at once and answered whole: "
+        f"at least {min(hold.peak_tokens, tokens):,} of {tokens:,} tokens at one moment",
+        expected=f"{session.contract.seqs} at once",
+        actual=f"{hold.at_once} at once",
+    )
+
+
+def _contract(session: Session) -> str:
+    return f"{session.contract.seqs:,} x {session.contract.len:,} tokens"
+
+
+def _deadlines(session: Session, pace: Pace, answer: int) -> Deadlines:
+    return Deadlines.derive(session.contract, pace, answer, session.limits, session.deadline_s)
+
+
+async def _requests(session: Session, pace: Pace, answer: int, leg: str) -> list[Request]:
+    """Prompts that leave ``answer`` tokens, and answers that make up exactly what the prompts left."""
+    contract = session.contract
+    target = contract.len - answer - pace.overhead_tokens
+    count = partial(count_tokens, session)
+    requests: list[Request] = []
+    rate = 0.0
+    for index in range(contract.seqs):
+        session.tell(leg, 0, contract.tokens, f"sizing prompt {index + 1} of {contract.seqs}")
+        prompt = await session.prompts.sized(_FIRST_PROMPT + index, target, count, rate)
+        rate = prompt.tokens / (prompt.text.count(" ") + 1)
+        tokens = prompt.tokens + pace.overhead_tokens
+        requests.append(Request(prompt, tokens, contract.len - tokens))
+    return requests
+
+
+def _whole(session: Session, flight: Flight) -> None:
+    """Raise Fault if a prompt was cut or an answer was stopped below its height."""
+    for index, request in enumerate(flight.requests):
+        seen = flight.seen[index]
+        if seen.prompt_tokens is None:
+            raise unseen(
+                "prompt-tokens-unreported",
+                "the engine does not say how many prompt tokens it took: a cut prompt would look like a whole one",
+                expected=f"{request.prompt_tokens:,} prompt tokens",
+                actual="none",
+            )
+        if seen.prompt_tokens < request.prompt_tokens:
+            raise truncated(request.prompt_tokens, seen.prompt_tokens)
+        done = seen.completion_tokens
+        if seen.finish_reason == "length" and done is not None and done < request.answer - COUNTING_SLACK:
+            raise Fault(
+                "answer-cut",
+                f"a sequence was stopped at {request.prompt_tokens + done:,} tokens, "
+                f"{request.height - request.prompt_tokens - done:,} below the contract's {session.contract.len:,}",
+                expected=f"{request.height:,} tokens",
+                actual=f"{request.prompt_tokens + done:,} tokens",
+            )
+
+
+def _preempted(before: float | None, after: float | None) -> None:
+    if before is not None and after is not None and after > before:
+        raise Fault(
+            "preempted",
+            f"the engine preempted {after - before:,.0f} sequences while the contract was held: the pool is too small",
+            expected="0 preemptions",
+            actual=f"{after - before:,.0f} preemptions",
+        )
+
+
+def _not_held(session: Session, flight: Flight, hold: Hold, pace: Pace, attempt: int) -> Fault | None:
+    contract, wanted = session.contract, f"{session.contract.seqs} at once"
+    if hold.stalled:
+        return Fault(
+            "sequence-stalled",
+            f"{len(hold.stalled)} of {contract.seqs} sequences stood still until another one had ended",
+            expected=wanted,
+            actual=f"{contract.seqs - len(hold.stalled)} at once",
+        )
+    if hold.at_once < contract.seqs:
+        said = f"at most {hold.at_once} of {contract.seqs} sequences were held at once"
+        if _waited(flight, hold, pace, attempt, session):
+            return Fault(
+                "not-held-at-once",
+                f"{said}: the others waited until one had ended",
+                expected=wanted,
+                actual=f"{hold.at_once} at once",
+            )
+        return _unproven(f"all were admitted, but {said} as far as was seen{_short_answers(flight)}", wanted, hold)
+    if not hold.together:
+        return _unproven("all were admitted, but were not seen to advance together", wanted, hold)
+    if hold.peak_tokens < LEAST_SHARE * contract.tokens:
+        return _unproven(
+            f"all were held at once, but only at {hold.peak_tokens:,} of {contract.tokens:,} tokens"
+            f"{_short_answers(flight)}",
+            wanted,
+            hold,
+        )
+    return None
+
+
+def _waited(flight: Flight, hold: Hold, pace: Pace, attempt: int, session: Session) -> bool:
+    """True if a late sequence surely began only after another had ended.
+
+    The early ones answered for so long that an engine with room would have let it in, and it came later than any
+    doubt about the order in which this client looked.
+    """
+    if hold.late_s is None or any(seen.finish_reason != "length" for seen in flight.seen.values()):
+        return False
+    if hold.late_s < max(_LEAST_LATE_S, 3 * flight.lag_s):
+        return False
+    return is_generous(session.contract, pace, min(request.answer for request in flight.requests), attempt)
+
+
+def _unproven(message: str, wanted: str, hold: Hold) -> Fault:
+    return unseen("hold-unproven", message, expected=wanted, actual=f"{hold.at_once} at once")
+
+
+def _short_answers(flight: Flight) -> str:
+    early = sum(
+        1
+        for index, seen in flight.seen.items()
+        if seen.finish_reason != "length" and seen.tokens < flight.requests[index].answer
+    )
+    return f" ({early} answers ended before their budget)" if early else ""

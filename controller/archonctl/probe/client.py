@@ -1,0 +1,243 @@
+"""A small HTTP client that an unsound server can neither hang, fill nor lead elsewhere.
+
+Every request has a connect bound, a total deadline (which beats a server that sends a byte a second) and a bound on
+the bytes read. Redirects are reported, never followed; compressed bodies are refused (a small one may unpack to
+gigabytes); the environment's proxies are ignored; connections are not reused, because a server that closes an idle
+one would look like a server that died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+
+import httpx
+
+from archonctl.probe.faults import Fault, unseen
+from archonctl.probe.jsonread import parse_json
+from archonctl.probe.limits import Limits
+from archonctl.probe.redact import Redactor
+
+_OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.ENOBUFS}
+_AUTH = {401, 403}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One whole answer. ``body`` is at most the bound that the caller gave."""
+
+    status: int
+    body: bytes
+    content_type: str
+
+
+class Http:
+    """The client, for use as an async context manager. ``key`` goes out as a bearer token and never comes back."""
+
+    def __init__(self, base: str, key: str, limits: Limits, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.base = base
+        self.has_key = bool(key)
+        self.limits = limits
+        self.requests = 0
+        self._redact = Redactor((key,))
+        self.excerpt = self._redact.excerpt
+        headers = {"Accept-Encoding": "identity", "User-Agent": "archonctl-probe"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        self._client = httpx.AsyncClient(
+            base_url=base,
+            headers=headers,
+            trust_env=False,
+            follow_redirects=False,
+            timeout=httpx.Timeout(None, connect=limits.connect_s),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+            transport=transport,
+        )
+
+    async def __aenter__(self) -> Http:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.__aexit__(kind, err, trace)
+
+    async def get(self, path: str, total_s: float, max_bytes: int) -> Answer:
+        """One GET, whole. Raises Fault."""
+        return await self._whole("GET", path, None, total_s, max_bytes)
+
+    async def post(self, path: str, body: bytes, total_s: float, max_bytes: int) -> Answer:
+        """One POST of JSON, whole. Raises Fault."""
+        return await self._whole("POST", path, body, total_s, max_bytes)
+
+    async def _whole(self, method: str, path: str, body: bytes | None, total_s: float, max_bytes: int) -> Answer:
+        got = bytearray()
+        try:
+            async with asyncio.timeout(total_s), self.open(method, path, body) as stream:
+                async for block in stream.blocks(max_bytes):
+                    got += block
+                return Answer(stream.status, bytes(got), stream.content_type)
+        except TimeoutError:
+            raise Fault(
+                "request-timeout",
+                f"{method} {path} was not answered in {total_s:g} s ({len(got):,} bytes came)",
+                expected=f"an answer in {total_s:g} s",
+                actual=f"{len(got):,} bytes",
+                evidence=self.excerpt(bytes(got)),
+            ) from None
+
+    @asynccontextmanager
+    async def open(self, method: str, path: str, body: bytes | None) -> AsyncIterator[Stream]:
+        """The answer as it comes. The caller sets the deadline. Raises Fault."""
+        self.requests += 1
+        headers = {"Content-Type": "application/json"} if body is not None else None
+        try:
+            async with self._client.stream(method, path, content=body, headers=headers) as response:
+                yield Stream(response, f"{method} {path}", self)
+        except httpx.HTTPError as err:
+            raise self._fault(err, method, path) from err
+        except httpx.InvalidURL as err:
+            raise unseen("address-invalid", f"{self.base}{path} is not an address: {err}") from err
+
+    def _fault(self, err: httpx.HTTPError, method: str, path: str) -> Fault:
+        place = f"{method} {self.base}{path}"
+        cause = _os_error(err)
+        if cause is not None and cause.errno in _OURS:
+            return unseen("probe-out-of-resources", f"{place}: this machine cannot open a connection: {cause.strerror}")
+        if isinstance(err, httpx.ConnectError | httpx.ConnectTimeout):
+            return self._connect_fault(err, cause, place)
+        said = self.excerpt(str(err))
+        if isinstance(err, httpx.RemoteProtocolError) and "disconnect" not in said and "closed" not in said:
+            return Fault("answer-not-http", f"{place}: what listens there does not speak HTTP: {said}")
+        return Fault(
+            "connection-dropped", f"{place}: the connection was dropped before the answer was whole", actual=said
+        )
+
+    def _connect_fault(self, err: httpx.HTTPError, cause: OSError | None, place: str) -> Fault:
+        if isinstance(err, httpx.ConnectTimeout):
+            return Fault("connect-timeout", f"{place}: no connection in {self.limits.connect_s:g} s")
+        if isinstance(cause, socket.gaierror):
+            return unseen("host-unresolved", f"{place}: the host name is not known: {cause.strerror}")
+        if isinstance(cause, ConnectionRefusedError):
+            return Fault("connect-refused", f"nothing listens on {self.base}", actual="connection refused")
+        return Fault("connect-failed", f"{place}: {self.excerpt(str(cause or err))}")
+
+    def json(self, answer: Answer, what: str) -> object:
+        """The JSON of a 200 answer. Raises Fault for any other status, type or content."""
+        self.must_be_ok(answer, what)
+        self.must_be_json(answer.content_type, what, answer.body)
+        return parse_json(answer.body, self.excerpt(answer.body))
+
+    def must_be_json(self, content_type: str, what: str, body: bytes = b"") -> None:
+        """Raise Fault ``answer-wrong-type`` unless the type is JSON."""
+        if content_type != "application/json":
+            raise Fault(
+                "answer-wrong-type",
+                f"{what} answered {content_type or 'no content type'} instead of application/json",
+                expected="application/json",
+                actual=content_type or "none",
+                evidence=self.excerpt(body),
+            )
+
+    def must_be_ok(self, answer: Answer, what: str) -> None:
+        """Raise Fault unless the status is 200. A refused key is "no evidence", never "broken"."""
+        evidence = self.excerpt(answer.body)
+        if answer.status in _AUTH:
+            raise self.auth_fault(answer.status, what, evidence)
+        if answer.status != 200:
+            raise Fault(
+                "answer-wrong-status",
+                f"{what} answered HTTP {answer.status}",
+                expected="HTTP 200",
+                actual=f"HTTP {answer.status}",
+                evidence=evidence,
+            )
+
+    def auth_fault(self, status: int, what: str, evidence: str) -> Fault:
+        """401 or 403: the probe may not look, which says nothing of the contract."""
+        if self.has_key:
+            return unseen(
+                "auth-refused",
+                f"{what} answered HTTP {status} to the key of service.api_key_file",
+                actual=f"HTTP {status}",
+                evidence=evidence,
+            )
+        return unseen(
+            "auth-required",
+            f"{what} answered HTTP {status}: the engine wants an API key and service.api_key_file names none",
+            actual=f"HTTP {status}",
+            evidence=evidence,
+        )
+
+
+class Stream:
+    """An answer whose head was read."""
+
+    def __init__(self, response: httpx.Response, what: str, http: Http) -> None:
+        self.status = response.status_code
+        self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._response = response
+        self._what = what
+        self._http = http
+        self._refuse_detours()
+
+    def _refuse_detours(self) -> None:
+        headers = self._response.headers
+        if 300 <= self.status < 400:
+            target = self._http.excerpt(headers.get("location", "nowhere"))
+            raise Fault(
+                "redirected",
+                f"{self._what} answered HTTP {self.status} to {target}: that is not this engine, and is not followed",
+                expected="HTTP 200",
+                actual=f"HTTP {self.status}",
+                evidence=f"location: {target}",
+            )
+        encoding = headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise Fault(
+                "answer-compressed",
+                f"{self._what} answered in {self._http.excerpt(encoding)} although no compression was accepted",
+                expected="identity",
+                actual=self._http.excerpt(encoding),
+            )
+
+    async def blocks(self, max_bytes: int) -> AsyncIterator[bytes]:
+        """The body as it comes. Raises Fault ``body-too-large`` once ``max_bytes`` are passed."""
+        got = 0
+        async with aclosing(self._response.aiter_raw()) as raw:  # type: ignore[type-var]
+            async for block in raw:
+                got += len(block)
+                if got > max_bytes:
+                    raise Fault(
+                        "body-too-large",
+                        f"{self._what} answered more than {max_bytes:,} bytes",
+                        expected=f"at most {max_bytes:,} bytes",
+                        actual=f"{got:,} bytes and more",
+                        evidence=self._http.excerpt(block),
+                    )
+                yield block
+
+    async def rest(self, max_bytes: int) -> bytes:
+        """The whole body. The caller sets the deadline."""
+        return b"".join([block async for block in self.blocks(max_bytes)])
+
+
+def _os_error(err: BaseException | None) -> OSError | None:
+    """The system's own error at the bottom of an exception chain; of several addresses, the first refusal."""
+    seen: set[int] = set()
+    found: OSError | None = None
+    while err is not None and id(err) not in seen:
+        seen.add(id(err))
+        if isinstance(err, BaseExceptionGroup):
+            inner = [_os_error(each) for each in err.exceptions]
+            return next((e for e in inner if e is not None), found)
+        if isinstance(err, OSError):
+            found = err
+        err = err.__cause__ or err.__context__
+    return found

@@ -1,0 +1,97 @@
+"""Side questions to the engine: tokens of a text, requests that run now, preemptions so far."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from archonctl.probe.faults import Fault, unseen
+from archonctl.probe.jsonread import as_int, parse_json, pick
+from archonctl.probe.report import BUSY_SAMPLES, PREEMPTION_SAMPLES, busy_requests, samples
+from archonctl.probe.session import Session
+
+_GONE = {"connection-dropped", "connect-refused", "connect-failed", "connect-timeout", "request-timeout"}
+
+
+async def count_tokens(session: Session, text: str) -> int:
+    """Tokens of ``text`` by the engine's own tokenizer, BOS included where the engine adds one.
+
+    Raises Fault ``tokenize-unusable`` ("no evidence": an engine without a tokenizer path may be sound).
+    """
+    path = session.api.tokenize
+    if not path:
+        raise unseen("tokenize-unusable", "the engine has no tokenize path: prompts cannot be sized")
+    body = json.dumps({session.api.tokenize_field: text, **session.api.tokenize_extra}).encode()
+    try:
+        bound = session.limits.body_bytes + 16 * len(body)
+        answer = await session.http.post(path, body, session.limits.tokenize_s, bound)
+        value = session.http.json(answer, path)
+    except Fault as fault:
+        if fault.code in _GONE or fault.status == "no evidence":
+            raise
+        raise unseen(
+            "tokenize-unusable", f"prompts cannot be sized: {fault.message}", evidence=fault.evidence
+        ) from fault
+    tokens = pick(value, "tokens")
+    listed = len(tokens) if isinstance(tokens, list) else None
+    counted = as_int(pick(value, "count"))
+    if not (listed or counted) or (listed is not None and counted is not None and listed != counted):
+        raise unseen(
+            "tokenize-unusable",
+            f"{path} counts no tokens in a text of {len(text):,} characters (tokens {listed}, count {counted})",
+            evidence=session.http.excerpt(answer.body),
+        )
+    window = as_int(pick(value, "max_model_len"))
+    session.window = session.window or window or None
+    return counted or listed or 0
+
+
+async def busy(session: Session) -> int | None:
+    """How many requests run or wait now; None where the engine does not say."""
+    text = await _read(session, session.api.busy)
+    if text is None:
+        return None
+    if text.lstrip().startswith(("[", "{")):
+        try:
+            return busy_requests(parse_json(text.encode()))
+        except Fault:
+            return None
+    count = samples(text, BUSY_SAMPLES)
+    return None if count is None else round(count)
+
+
+async def preemptions(session: Session) -> float | None:
+    """Preemptions or retractions so far; None where the engine does not count them."""
+    text = await _read(session, session.api.metrics)
+    return None if text is None else samples(text, PREEMPTION_SAMPLES)
+
+
+async def _read(session: Session, path: str) -> str | None:
+    """A side path as text; None where it is not served (llama.cpp answers 501 without ``--metrics``)."""
+    if not path:
+        return None
+    try:
+        answer = await session.http.get(path, session.limits.read_s, session.limits.body_bytes)
+    except Fault as fault:
+        if fault.code in _GONE:
+            raise
+        return None
+    return answer.body.decode("utf-8", "replace") if answer.status == 200 else None
+
+
+async def wait_idle(session: Session) -> None:
+    """Wait until no request runs. Raises Fault ``engine-busy``: others' requests would pass for a lack of room."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + session.limits.idle_s
+    while True:
+        running = await busy(session)
+        if not running:
+            return
+        if clock() >= end:
+            raise unseen(
+                "engine-busy",
+                f"{running:,} requests run or wait on the engine: the contract is only probed on an idle one",
+                expected="0 requests",
+                actual=f"{running:,} requests",
+            )
+        await asyncio.sleep(min(0.25, session.limits.idle_s))

@@ -1,0 +1,124 @@
+"""Were the sequences held at once? Decided from what the streams showed, and from nothing else.
+
+Pure: ticks in, a judgement out. Two ways to be fooled are met here. A server that serialises looks concurrent if its
+answers pile up unread, so every sequence must visibly advance, in separate reads, while all are past prefill. And a
+client that was not scheduled for a moment sees events of a very fast engine in the wrong order, so "not at once" is
+only said if the late sequence came late by as much as its own prefill takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+TickKind = Literal["sent", "token", "finish"]
+
+READ_GAP_S = 0.0005
+"""Two ticks further apart than this were not in one read of the socket."""
+STALL_S = 2.0
+STALL_TICKS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One event of one stream: sent, a token (``tokens`` answered so far), or the end of the answer."""
+
+    at: float
+    stream: int
+    kind: TickKind
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What the ticks prove.
+
+    ``at_once``: most sequences past prefill and unfinished at one moment. ``together``: all of them advanced while all
+    were past prefill. ``peak_tokens``: most tokens of prompts and answers held at one moment, at least.
+    ``late_s``: how long after the first end the last first token came; negative if before. ``stalled``: sequences
+    that had stopped advancing when the first one ended.
+    """
+
+    at_once: int
+    together: bool
+    peak_tokens: int
+    late_s: float | None
+    stalled: tuple[int, ...] = ()
+
+
+def judge_hold(ticks: Sequence[Tick], prompts: Mapping[int, int]) -> Hold:
+    """Judge ``ticks`` (in the order seen) of the streams in ``prompts`` (prompt tokens by stream)."""
+    live: dict[int, int] = {}
+    started: set[int] = set()
+    at_once = peak = held = 0
+    for tick in ticks:
+        if tick.kind == "sent":
+            continue
+        if tick.stream not in started:
+            started.add(tick.stream)
+            live[tick.stream] = 0
+            held += prompts[tick.stream]
+        if tick.stream in live:
+            held += max(0, tick.tokens - live[tick.stream])
+            live[tick.stream] = max(live[tick.stream], tick.tokens)
+        if _first_tick(tick):
+            at_once, peak = max(at_once, len(live)), max(peak, held)
+        if tick.kind == "finish" and tick.stream in live:
+            held -= prompts[tick.stream] + live.pop(tick.stream)
+    firsts = _first(ticks, ("token", "finish"))
+    ends = _first(ticks, ("finish",))
+    all_in = max(firsts.values()) if len(firsts) == len(prompts) else None
+    first_end = min(ends.values(), default=None)
+    return Hold(
+        at_once=at_once,
+        together=at_once == len(prompts) and _advanced(ticks, prompts),
+        peak_tokens=peak,
+        late_s=all_in - first_end if all_in is not None and first_end is not None else None,
+        stalled=_stalled(ticks, prompts),
+    )
+
+
+def _first_tick(tick: Tick) -> bool:
+    return tick.kind in ("token", "finish")
+
+
+def _first(ticks: Iterable[Tick], kinds: tuple[str, ...]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for tick in ticks:
+        if tick.kind in kinds:
+            found.setdefault(tick.stream, tick.at)
+    return found
+
+
+def _advanced(ticks: Sequence[Tick], prompts: Mapping[int, int]) -> bool:
+    """True if between the last first token and the first end every stream advanced in two reads of its own."""
+    if len(prompts) == 1:
+        return True
+    started: set[int] = set()
+    reads: dict[int, list[float]] = {stream: [] for stream in prompts}
+    for tick in ticks:
+        if tick.kind == "sent":
+            continue
+        if len(started) == len(prompts):
+            times = reads[tick.stream]
+            if not times or tick.at - times[-1] > READ_GAP_S:
+                times.append(tick.at)
+        if tick.kind == "finish":
+            break
+        started.add(tick.stream)
+    return all(len(times) >= 2 for times in reads.values())
+
+
+def _stalled(ticks: Sequence[Tick], prompts: Mapping[int, int]) -> tuple[int, ...]:
+    """Streams past prefill that stood still while the first one to end still generated its last tokens."""
+    end = next((i for i, tick in enumerate(ticks) if tick.kind == "finish"), None)
+    if end is None:
+        return ()
+    before = [tick for tick in ticks[:end] if tick.kind == "token"]
+    own = [tick.at for tick in before if tick.stream == ticks[end].stream]
+    last = {tick.stream: tick.at for tick in before}
+    if len(own) <= STALL_TICKS:
+        return ()
+    since = min(own[-STALL_TICKS], ticks[end].at - STALL_S)
+    return tuple(stream for stream in prompts if stream in last and last[stream] < since)

@@ -1,0 +1,59 @@
+"""Reading JSON that may be anything: typed accessors that never raise on a wrong shape."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from archonctl.probe.faults import Fault
+
+
+def parse_json(body: bytes, evidence: str = "") -> object:
+    """The value in ``body``. Raises Fault ``answer-not-utf8`` or ``answer-not-json``."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as err:
+        raise Fault(
+            "answer-not-utf8",
+            f"the answer is not UTF-8: byte {err.start:,} of {len(body):,} is 0x{body[err.start]:02x}",
+            evidence=evidence,
+        ) from None
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as err:
+        reason = getattr(err, "msg", None) or type(err).__name__
+        raise Fault(
+            "answer-not-json", f"the answer of {len(body):,} bytes is not JSON: {reason}", evidence=evidence
+        ) from None
+    return value
+
+
+def pick(value: object, *keys: str | int) -> object:
+    """``value[k1][k2]...``, or None where a step is not there."""
+    for key in keys:
+        if isinstance(value, dict) and isinstance(key, str):
+            value = value.get(key)
+        elif isinstance(value, list) and isinstance(key, int) and -len(value) <= key < len(value):
+            value = value[key]
+        else:
+            return None
+    return value
+
+
+def as_int(value: object) -> int | None:
+    """A whole number that is not negative, or None. ``true`` is no number."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return int(value) if math.isfinite(value) and value >= 0 and value == int(value) else None
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def as_str(value: object) -> str:
+    """A string, or the empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def items(value: object) -> list[object]:
+    """A list, or an empty one."""
+    return value if isinstance(value, list) else []

@@ -1,0 +1,235 @@
+"""The ladder: transport, health, auth, model list, model id, one real generation. Each rung needs the one before."""
+
+from __future__ import annotations
+
+import json
+
+from archonctl.probe.address import model_names
+from archonctl.probe.answers import (
+    Generation,
+    judge_generation,
+    listed_window,
+    model_ids,
+    read_generation,
+    read_refusal,
+)
+from archonctl.probe.client import Answer
+from archonctl.probe.faults import Fault, unseen
+from archonctl.probe.jsonread import as_str, parse_json, pick
+from archonctl.probe.session import Session
+from archonctl.probe.values import Leg
+
+GENERATION_TOKENS = 32
+_TRANSPORT_CODES = {
+    "connect-refused",
+    "connect-timeout",
+    "connect-failed",
+    "host-unresolved",
+    "probe-out-of-resources",
+    "address-invalid",
+    "answer-not-http",
+}
+_NOT_READY = {"loading", "loading model", "starting", "stopping", "initializing"}
+_QUESTION = "Reply with one short sentence."
+
+
+async def transport(session: Session) -> Leg:
+    """Something listens and speaks HTTP."""
+    session.tell("transport", 0, 1, session.http.base)
+    try:
+        session.health = await session.http.get(session.api.health, session.limits.read_s, session.limits.body_bytes)
+    except Fault as fault:
+        if fault.code in _TRANSPORT_CODES:
+            raise
+        session.health = fault
+    return Leg("transport", "pass", f"{session.http.base} is reached")
+
+
+async def health(session: Session) -> Leg:
+    """The engine calls itself healthy. Still loading is "no evidence": the caller may wait and ask again."""
+    answer = session.health
+    if isinstance(answer, Fault):
+        raise answer
+    if answer is None:
+        raise unseen("not-asked", "the health path was not asked")
+    said = session.http.excerpt(answer.body)
+    if answer.status in session.api.loading_statuses:
+        raise unseen("engine-loading", f"HTTP {answer.status}: the engine is not ready: {said}", evidence=said)
+    session.http.must_be_ok(answer, session.api.health)
+    word = _health_word(answer)
+    if word in _NOT_READY:
+        raise unseen("engine-loading", f"the engine says that it is {word}", evidence=said)
+    return Leg("health", "pass", f"{session.api.health} answers HTTP 200", evidence=said)
+
+
+def _health_word(answer: Answer) -> str:
+    if answer.content_type != "application/json" or not answer.body.strip():
+        return ""
+    try:
+        return as_str(pick(parse_json(answer.body), "status")).lower()
+    except Fault:
+        return ""  # what /health says beside its status is nobody's promise
+
+
+async def auth(session: Session) -> Leg:
+    """The engine lets this probe look. A refused key says nothing of the contract: "no evidence"."""
+    path = session.api.models
+    try:
+        answer = await session.http.get(path, session.limits.read_s, session.limits.body_bytes)
+    except Fault as fault:
+        session.model_answer = fault
+        return Leg("auth", "pass", "nothing was refused")
+    if answer.status in (401, 403):
+        raise session.http.auth_fault(answer.status, path, session.http.excerpt(answer.body))
+    session.model_answer = answer
+    how = "the declared key is accepted" if session.http.has_key else "no key is asked for"
+    return Leg("auth", "pass", how)
+
+
+async def models(session: Session) -> Leg:
+    """The model list is one."""
+    answer = session.model_answer
+    if isinstance(answer, Fault):
+        raise answer
+    if answer is None:
+        raise unseen("not-asked", "the model list was not asked for")
+    listed = session.http.json(answer, session.api.models)
+    said = session.http.excerpt(answer.body)
+    refusal = read_refusal(listed)
+    if refusal is not None:
+        raise _error_in_200(session, session.api.models, refusal.message)
+    ids = model_ids(listed)
+    if ids is None:
+        raise Fault(
+            "models-invalid",
+            f"{session.api.models} holds no list of models with ids",
+            expected="data[].id",
+            evidence=said,
+        )
+    session.model_list = listed
+    names = model_names(session.endpoint, session.api.id_from_file)
+    session.model = next((each for each in ids if each in names), ids[0])
+    session.window = listed_window(listed, session.model)
+    shown = session.http.excerpt(", ".join(ids), 200)
+    return Leg("models", "pass", f"{len(ids):,} listed: {shown}", actual=shown)
+
+
+async def model_id(session: Session) -> Leg:
+    """The served id is the declared one."""
+    ids = model_ids(session.model_list) or ()
+    names = model_names(session.endpoint, session.api.id_from_file)
+    shown = session.http.excerpt(", ".join(ids), 200)
+    if not ids:
+        raise unseen("not-asked", "there is no model list")
+    if not names:
+        return Leg(
+            "model-id",
+            "skip",
+            f"{shown} is served; the declaration names no model.served_name to compare it with",
+            code="model-id-undeclared",
+            actual=shown,
+            required=False,
+        )
+    found = next((each for each in ids if each in names), None)
+    if found is None:
+        wanted = " or ".join(names)
+        raise Fault(
+            "model-id-mismatch",
+            f"{shown} is served, {wanted} is declared",
+            expected=wanted,
+            actual=shown,
+            evidence=shown,
+        )
+    return Leg("model-id", "pass", f"{found} is served as declared", expected=found, actual=found)
+
+
+async def generation(session: Session) -> Leg:
+    """One real, bounded answer. Reasoning text counts; an error inside a 200 does not."""
+    path, answer = await _ask(session)
+    said = session.http.excerpt(answer.body)
+    if answer.status != 200 and answer.status not in (401, 403):
+        raise Fault(
+            "generation-failed",
+            f"{path} answered HTTP {answer.status}: {said}",
+            expected="HTTP 200",
+            actual=f"HTTP {answer.status}",
+            evidence=said,
+        )
+    value = session.http.json(answer, path)
+    refusal = read_refusal(value)
+    if refusal is not None:
+        raise _error_in_200(session, path, refusal.message)
+    found = read_generation(value)
+    if found is None:
+        raise Fault("generation-invalid", f"{path} answered JSON that is no completion", evidence=said)
+    why = judge_generation(found, GENERATION_TOKENS)
+    if why:
+        raise Fault("generation-empty", f"{path}: {why}", expected="text", actual="none", evidence=said)
+    _same_model(session, found)
+    return Leg("generation", "pass", _describe(found), evidence=said)
+
+
+def _describe(found: Generation) -> str:
+    count = "some" if found.completion_tokens is None else f"{found.completion_tokens:,}"
+    kind = (
+        "text"
+        if found.text
+        else "reasoning text"
+        if found.reasoning
+        else "tool call"
+        if found.tool_calls
+        else "hidden text"
+    )
+    return f"{count} tokens of {kind}, finish_reason {found.finish_reason or 'not given'}"
+
+
+async def _ask(session: Session) -> tuple[str, Answer]:
+    """Chat; where that is refused (a base model without a template) the raw completion."""
+    request: dict[str, object] = {"max_tokens": GENERATION_TOKENS, "stream": False}
+    if session.model:
+        request["model"] = session.model
+    chat = {**request, "messages": [{"role": "user", "content": _QUESTION}]}
+    paths = [
+        (path, body)
+        for path, body in ((session.api.chat, chat), (session.api.completions, {**request, "prompt": _QUESTION}))
+        if path
+    ]
+    answer: Answer | None = None
+    for path, body in paths:
+        session.tell("generation", 0, GENERATION_TOKENS, path)
+        first, answer = (
+            answer,
+            await session.http.post(
+                path, json.dumps(body).encode(), session.limits.generation_s, session.limits.body_bytes
+            ),
+        )
+        if answer.status not in (400, 404, 405, 422, 501):
+            return path, answer
+        answer = first or answer
+    if answer is None:
+        raise unseen("not-asked", "the engine has neither a chat nor a completions path")
+    return paths[0][0], answer
+
+
+def _same_model(session: Session, found: Generation) -> None:
+    """A wrapper that falls back to another model says so in the answer, if anywhere."""
+    known = {
+        "",
+        session.model,
+        *(model_ids(session.model_list) or ()),
+        *model_names(session.endpoint, session.api.id_from_file),
+    }
+    if found.model not in known:
+        named = session.http.excerpt(found.model, 200)
+        raise Fault(
+            "model-id-mismatch",
+            f"{session.model} was asked, {named} answered",
+            expected=session.model,
+            actual=named,
+            evidence=named,
+        )
+
+
+def _error_in_200(session: Session, path: str, message: str) -> Fault:
+    said = session.http.excerpt(message)
+    return Fault("error-in-200", f"{path} answered HTTP 200 with an error inside: {said}", evidence=said)

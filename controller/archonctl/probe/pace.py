@@ -1,0 +1,28 @@
+"""What a smaller request measured. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Measured on a smaller request: ``tokens`` were prefilled in ``prefill_s``, one answer token takes ``step_s``.
+
+    ``steps_per_token``: answer tokens that another sequence generates while one prompt token is prefilled; None where
+    it could not be seen. ``overhead_tokens``: what the engine adds to a prompt (BOS, chat template).
+    """
+
+    tokens: int
+    prefill_s: float
+    step_s: float
+    steps_per_token: float | None
+    overhead_tokens: int
+
+    def prefill_bound_s(self, tokens: int) -> float:
+        """Seconds that prefilling ``tokens`` may take: attention makes the cost grow with the square at worst."""
+        return 2 * self.prefill_s * max(1.0, tokens / self.tokens) ** 2
+
+    def prefill_least_s(self, tokens: int) -> float:
+        """Seconds that prefilling ``tokens`` takes at least, were it as fast for every token."""
+        return self.prefill_s * tokens / self.tokens

@@ -1,0 +1,179 @@
+"""What an engine says of its own capacity over HTTP, and whether its boot log agrees. Pure.
+
+Sources: llama.cpp b11434 tools/server/server-context.cpp (``/props``, ``/slots``); vLLM
+``vllm/v1/metrics/loggers.py`` (``vllm:cache_config_info``); radiance 1.0.5 docs (``/server_info``, ``/load``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from archonctl.deployment.schema import Contract
+from archonctl.ledger.values import BootLedger
+from archonctl.memory.interval import Interval
+from archonctl.probe.jsonread import as_int, as_str, items, pick
+from archonctl.probe.values import Leg
+
+LEG = "engine-report"
+
+_CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\}\s+1(?:\.0*)?\s*$", re.M)
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{[^\n]*\})?[ \t]+([0-9.eE+-]+)", re.M)
+BUSY_SAMPLES = frozenset(
+    {
+        "llamacpp:requests_processing",
+        "llamacpp:requests_deferred",
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "sglang:num_running_reqs",
+        "sglang:num_queue_reqs",
+    }
+)
+PREEMPTION_SAMPLES = frozenset(
+    {"vllm:num_preemptions_total", "vllm:num_preemptions", "sglang:num_retracted_requests_total"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """Figures that an engine states over HTTP; None where it does not say."""
+
+    source: str
+    window: int | None = None
+    slots: int | None = None
+    kv_tokens: int | None = None
+    model_path: str = ""
+    version: str = ""
+    excerpt: str = ""
+
+    @property
+    def says_nothing(self) -> bool:
+        """True if no figure was found."""
+        return self.window is None and self.slots is None and self.kv_tokens is None
+
+
+def read_props(value: object, source: str) -> EngineReport:
+    """llama.cpp ``/props``: ``n_ctx`` is the window of one slot."""
+    return EngineReport(
+        source,
+        window=as_int(pick(value, "default_generation_settings", "n_ctx")) or None,
+        slots=as_int(pick(value, "total_slots")) or None,
+        model_path=as_str(pick(value, "model_path")),
+        version=as_str(pick(value, "build_info")),
+    )
+
+
+def read_server_info(value: object, source: str) -> EngineReport:
+    """radiance ``/server_info``."""
+    return EngineReport(
+        source,
+        window=as_int(pick(value, "max_model_len")) or None,
+        slots=as_int(pick(value, "max_num_seqs")) or None,
+        version=as_str(pick(value, "version")),
+    )
+
+
+def read_cache_config(text: str, source: str) -> EngineReport:
+    """vLLM ``/metrics``. The tokens are only believed where the engine states them itself and runs one core:
+    blocks x block size is something else on hybrid models and with context parallelism."""
+    found = _CACHE_INFO.findall(text)
+    if len(found) != 1:
+        return EngineReport(source)
+    labels = dict(_LABEL.findall(found[0]))
+    tokens = labels.get("kv_cache_size_tokens", "")
+    sound = tokens.isascii() and tokens.isdigit() and len(tokens) <= 18
+    return EngineReport(source, kv_tokens=(int(tokens) or None) if sound else None)
+
+
+def samples(text: str, names: frozenset[str]) -> float | None:
+    """The sum of the named Prometheus samples, or None if none is there."""
+    values: list[float] = []
+    for name, number in _SAMPLE.findall(text):
+        if name in names:
+            try:
+                values.append(float(number))
+            except ValueError:
+                continue
+    return sum(values) if values else None
+
+
+def busy_requests(value: object) -> int | None:
+    """How many requests run or wait, from llama.cpp ``/slots`` or radiance ``/load``; None if it does not say."""
+    if isinstance(value, list):
+        return sum(1 for slot in items(value) if pick(slot, "is_processing") is True)
+    running, waiting = as_int(pick(value, "running")), as_int(pick(value, "waiting"))
+    return None if running is None and waiting is None else (running or 0) + (waiting or 0)
+
+
+def judge_report(report: EngineReport, contract: Contract, ledger: BootLedger | None, model_path: str) -> Leg:
+    """The engine's report against the contract, then against its boot log.
+
+    A report that contradicts the log is "no evidence": one of them is not of the engine that answers.
+    """
+    if report.says_nothing:
+        return Leg(LEG, "skip", f"{report.source} states no capacity", code="report-silent", required=False)
+    for stated, wanted, code, what in (
+        (report.window, contract.len, "window-short", "tokens a sequence"),
+        (report.slots, contract.seqs, "slots-short", "sequences"),
+        (report.kv_tokens, contract.tokens, "kv-tokens-short", "KV tokens"),
+    ):
+        if stated is not None and stated < wanted:
+            return Leg(
+                LEG,
+                "fail",
+                f"{report.source} says {stated:,} {what}, the contract needs {wanted:,}: {wanted - stated:,} short",
+                code=code,
+                expected=f"{wanted:,} {what}",
+                actual=f"{stated:,} {what}",
+                evidence=report.excerpt,
+                required=False,
+            )
+    return _other_model(report, model_path) or _contradiction(report, ledger) or _agreed(report)
+
+
+def _other_model(report: EngineReport, model_path: str) -> Leg | None:
+    wanted, served = PurePath(model_path).name, PurePath(report.model_path).name
+    if not served or served == wanted:
+        return None
+    return Leg(
+        LEG,
+        "fail",
+        f"{report.source} says that {served} is loaded, {wanted} is declared",
+        code="model-file-mismatch",
+        expected=model_path,
+        actual=report.model_path,
+        evidence=report.excerpt,
+        required=False,
+    )
+
+
+def _contradiction(report: EngineReport, ledger: BootLedger | None) -> Leg | None:
+    for name, stated in (("n_ctx_slot", report.window), ("n_slots", report.slots), ("kv_tokens", report.kv_tokens)):
+        logged: Interval | None = ledger.get(name) if ledger else None
+        if stated is not None and logged is not None and not logged.contains(stated):
+            return Leg(
+                LEG,
+                "no evidence",
+                f"{report.source} says {name} {stated:,}, the boot log says {logged.best:,.0f}: "
+                "one of them is not of the engine that answers",
+                code="report-disagrees",
+                expected=f"{name} {logged.best:,.0f}",
+                actual=f"{name} {stated:,}",
+                evidence=report.excerpt,
+            )
+    return None
+
+
+def _agreed(report: EngineReport) -> Leg:
+    said = [
+        f"{figure:,} {what}"
+        for figure, what in (
+            (report.slots, "sequences"),
+            (report.window, "tokens a sequence"),
+            (report.kv_tokens, "KV tokens"),
+        )
+        if figure is not None
+    ]
+    return Leg(LEG, "pass", f"{report.source} says {', '.join(said)}", evidence=report.excerpt, required=False)

@@ -1,0 +1,54 @@
+"""What the legs of one probe share: the client, the declaration, and what earlier legs found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from archonctl.deployment.schema import Contract, Endpoint
+from archonctl.engines.base import Api
+from archonctl.ledger.values import BootLedger
+from archonctl.probe.client import Answer, Http
+from archonctl.probe.faults import Fault
+from archonctl.probe.limits import Limits
+from archonctl.probe.pace import Pace
+from archonctl.probe.prompts import PromptSource
+from archonctl.probe.report import EngineReport
+from archonctl.probe.shape import Shape
+from archonctl.probe.values import Progress
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class Session:
+    """State of one probe run; lives inside ``probe_endpoint`` only."""
+
+    http: Http
+    endpoint: Endpoint
+    api: Api
+    ledger: BootLedger | None
+    limits: Limits
+    on_progress: OnProgress
+    deadline_s: float | None = None
+    """The caller's own bound on each capacity leg; None: derived."""
+    health: Answer | Fault | None = None
+    model_answer: Answer | Fault | None = None
+    model_list: object = None
+    model: str = ""
+    window: int | None = None
+    """The largest prompt + answer of one sequence, as the engine states it."""
+    report: EngineReport | None = None
+    shape: Shape | None = None
+    pace: Pace | None = None
+    prompts: PromptSource = field(default_factory=PromptSource)
+    facts: dict[str, int | float | str] = field(default_factory=dict)
+
+    @property
+    def contract(self) -> Contract:
+        """The promise that is probed."""
+        return self.endpoint.contract
+
+    def tell(self, leg: str, done: int, total: int, text: str = "") -> None:
+        """Report progress."""
+        self.on_progress(Progress(leg, done, total, text))

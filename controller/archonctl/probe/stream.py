@@ -1,0 +1,147 @@
+"""One streamed completion, read as it comes: what it counted, what it finished with, or why it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from archonctl.probe.answers import read_refusal, refused
+from archonctl.probe.client import Stream
+from archonctl.probe.faults import Fault, unseen
+from archonctl.probe.jsonread import as_int, as_str, parse_json, pick
+from archonctl.probe.session import Session
+from archonctl.probe.shape import Shape
+from archonctl.probe.sse import SseParser
+
+Change = Literal["", "progress", "token", "finish"]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one stream has shown so far. ``tokens`` is a lower bound unless the engine counts in every event."""
+
+    tokens: int = 0
+    events: int = 0
+    processed: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish_reason: str = ""
+    finished: bool = False
+    over: bool = False
+
+    def absorb(self, value: object) -> Change:
+        """Take one event in."""
+        before = self.tokens
+        choice = pick(value, "choices", 0)
+        if _has_text(choice):
+            self.events += 1
+        self._count(value)
+        self.tokens = max(self.tokens, self.events, self.completion_tokens or 0)
+        reason = as_str(pick(choice, "finish_reason"))
+        if reason and not self.finished:
+            self.finish_reason, self.finished = reason, True
+            return "finish"
+        if self.tokens > before:
+            return "token"
+        processed = as_int(pick(value, "prompt_progress", "processed"))
+        if processed is not None and processed > self.processed:
+            self.processed = processed
+            return "progress"
+        return ""
+
+    def _count(self, value: object) -> None:
+        """vLLM and SGLang count in ``usage``, llama.cpp in ``timings`` (before the last event) and ``usage``."""
+        prompt = as_int(pick(value, "usage", "prompt_tokens"))
+        done = as_int(pick(value, "usage", "completion_tokens"))
+        if done is None:
+            done = as_int(pick(value, "timings", "predicted_n"))
+        if prompt is not None:
+            self.prompt_tokens = prompt
+        if done is not None:
+            self.completion_tokens = done
+
+
+def _has_text(choice: object) -> bool:
+    delta = pick(choice, "delta")
+    texts = (pick(choice, "text"), *(pick(delta, key) for key in ("content", "reasoning_content", "reasoning")))
+    return any(isinstance(text, str) and text for text in texts) or bool(pick(delta, "tool_calls"))
+
+
+async def run_stream(
+    session: Session, shape: Shape, prompt: str, max_tokens: int, on_change: Callable[[Change, Seen], None]
+) -> Seen:
+    """Ask for ``max_tokens`` and follow the answer to its end; the caller sets the deadline. Raises Fault."""
+    seen = Seen()
+    what = f"POST {shape.path}"
+    async with session.http.open("POST", shape.path, shape.body(prompt, max_tokens, stream=True)) as stream:
+        if stream.status != 200:
+            raise await _refusal(session, stream, what)
+        if stream.content_type != "text/event-stream":
+            raise await _no_stream(session, stream, what)
+        parser = SseParser()
+        async for block in stream.blocks(session.limits.stream_bytes):
+            for payload in parser.feed(block):
+                _take(session, seen, payload, what, on_change)
+            if seen.over:
+                break
+        else:
+            for payload in parser.end():
+                _take(session, seen, payload, what, on_change)
+    if not seen.finished:
+        raise Fault(
+            "stream-cut",
+            f"{what}: the stream ended after {seen.tokens:,} tokens without a finish_reason",
+            expected="a finish_reason",
+            actual=f"{seen.tokens:,} tokens, then nothing",
+        )
+    return seen
+
+
+def _take(session: Session, seen: Seen, payload: bytes, what: str, on_change: Callable[[Change, Seen], None]) -> None:
+    if payload.strip() == b"[DONE]":
+        seen.over = True
+        return
+    try:
+        value = parse_json(payload)
+    except Fault as fault:
+        fault.evidence = session.http.excerpt(payload)
+        raise
+    refusal = read_refusal(value)
+    if refusal is not None:
+        message = session.http.excerpt(refusal.message)
+        found = refused(refusal.status or 500, refusal, message, f"{what}, an error inside the stream")
+        if found.code in ("engine-error", "request-refused"):
+            found.code = "error-in-200"
+        raise found
+    change = seen.absorb(value)
+    if change:
+        on_change(change, seen)
+
+
+async def _refusal(session: Session, stream: Stream, what: str) -> Fault:
+    body = await stream.rest(session.limits.body_bytes)
+    said = session.http.excerpt(body)
+    if stream.status in (401, 403):
+        return session.http.auth_fault(stream.status, what, said)
+    try:
+        refusal = read_refusal(parse_json(body))
+    except Fault:
+        refusal = None  # a refusal that is no JSON is still a refusal: the excerpt is the evidence
+    return refused(stream.status, refusal, session.http.excerpt(refusal.message) if refusal else said, what)
+
+
+async def _no_stream(session: Session, stream: Stream, what: str) -> Fault:
+    body = await stream.rest(session.limits.body_bytes)
+    said = session.http.excerpt(body)
+    session.http.must_be_json(stream.content_type, what, body)
+    refusal = read_refusal(parse_json(body, said))
+    if refusal is not None:
+        return Fault("error-in-200", f"{what} answered HTTP 200 with an error inside: {said}", evidence=said)
+    return unseen(
+        "stream-not-supported",
+        f"{what} was asked for a stream and answered whole: nothing shows when each sequence was held",
+        expected="text/event-stream",
+        actual=stream.content_type,
+        evidence=said,
+    )

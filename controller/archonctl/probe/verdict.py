@@ -1,0 +1,45 @@
+"""Legs to a verdict, and a verdict to JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from archonctl.probe.values import Leg, Verdict
+
+SCHEMA = "archonctl.probe/1"
+
+
+def judge(legs: Sequence[Leg], facts: Mapping[str, int | float | str] | None = None) -> Verdict:
+    """Any failed leg breaks the contract; else every required leg must have passed; else there is no evidence.
+
+    No legs at all, or no required one, is no evidence either.
+    """
+    failed = [leg for leg in legs if leg.status == "fail"]
+    required = [leg for leg in legs if leg.required]
+    open_legs = [leg for leg in required if leg.status != "pass"]
+    if failed:
+        return Verdict("broken", tuple(legs), tuple(_reason(leg) for leg in failed), dict(facts or {}))
+    if open_legs or not required:
+        reasons = [_reason(leg) for leg in open_legs if leg.status == "no evidence"]
+        skipped = [leg.id for leg in open_legs if leg.status == "skip"]
+        if skipped:
+            reasons.append(f"not run: {', '.join(skipped)}")
+        return Verdict("no evidence", tuple(legs), tuple(reasons or ["nothing was checked"]), dict(facts or {}))
+    return Verdict("holds", tuple(legs), (), dict(facts or {}))
+
+
+def _reason(leg: Leg) -> str:
+    return f"{leg.id}: {leg.message}"
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """The verdict under its published schema: ``schema``, ``verdict``, ``legs``, ``reasons``, ``facts``."""
+    return {
+        "schema": SCHEMA,
+        "verdict": verdict.word,
+        "legs": [{**asdict(leg), "seconds": round(leg.seconds, 3)} for leg in verdict.legs],
+        "reasons": list(verdict.reasons),
+        "facts": dict(verdict.facts),
+    }
