@@ -125,6 +125,7 @@ def test_the_same_declaration_gives_the_same_command_line_in_any_order_of_knobs(
         ({"engine": {"mounts": ["relative:/b"]}}, "mount-invalid"),
         ({"engine": {"mounts": ["/a:/b:ro --privileged"]}}, "mount-invalid"),
         ({"model": {"path": "models/x.rad"}}, "path-not-absolute"),
+        ({"model": {"path": "/x.rad"}}, "mount-invalid"),
         ({"model": {"path": "/models:/etc/x.rad"}}, "path-not-absolute"),
         ({"service": {"api_key_file": "/etc/archon/key"}}, "knob-secret"),
         ({"engine": {"version": ""}}, "engine-version-missing"),

@@ -123,6 +123,9 @@ def _container(endpoint: Endpoint, settings: Settings) -> tuple[str, ...]:
 def _mounts(endpoint: Endpoint, settings: Settings) -> list[str]:
     """The model's folder read-only, the declared mounts, and the disk tier's folder where the version has one."""
     model = _absolute(endpoint.model.path, "model.path")
+    if model.parent == PurePosixPath("/"):
+        message = f"{str(model)[:80]!r} lies in the root folder: mounting its folder would mount the whole host"
+        raise DeclarationError("mount-invalid", message, where="model.path", hint="move it to a folder of its own")
     mounts = {f"{model.parent}:{model.parent}:ro": None}
     for mount in endpoint.engine.mounts:
         if not re.fullmatch(r"/[^:\s]*:/[^:\s]*(:(ro|rw|z|Z)(,(ro|rw|z|Z))*)?", mount):
