@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from archonctl.errors import ArchonError, HostRefusal
+from archonctl.errors import HostRefusal
 from archonctl.service import procfs
 from archonctl.service.exits import ExitStatus, OomWatch
 
@@ -124,7 +124,7 @@ class EngineProcess:
         while self.pid == 0 and not self._gone and time.monotonic() < deadline:
             self._listen(0.5)
         if self.pid == 0:
-            raise ArchonError("internal", "the engine's guard process did not answer", where=str(spec.log))
+            raise HostRefusal("engine-guard-failed", "the engine's guard process did not answer", where=str(spec.log))
 
     @property
     def _gone(self) -> bool:
