@@ -101,7 +101,16 @@ def main() -> int:
         print(f"{given.tokens:,} tokens, {given.merges:,} merges, file of {path.stat().st_size / 2**20:.1f} MiB")
         figures = {}
         for reader in READERS:
-            command = [sys.executable, __file__, "--measure", reader, "--file", path, "--repeat", str(given.repeat)]
+            command = [
+                sys.executable,
+                __file__,
+                "--measure",
+                reader,
+                "--file",
+                str(path),
+                "--repeat",
+                str(given.repeat),
+            ]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             figures[reader] = json.loads(done.stdout)
             print(f"{reader:12s} " + "  ".join(f"{key} {value:9.1f}" for key, value in figures[reader].items()))

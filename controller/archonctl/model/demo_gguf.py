@@ -54,6 +54,8 @@ class _Shape:
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
         if self.heads % self.kv_heads:
             raise ValueError(f"heads must be a multiple of kv_heads, got {self.heads} and {self.kv_heads}")
+        if self.arch == "qwen2" and self.hidden != self.heads * self.head_dim:
+            raise ValueError(f"qwen2 needs hidden = heads x head_dim = {self.heads * self.head_dim}, got {self.hidden}")
 
 
 def write_tiny_gguf(
@@ -62,7 +64,7 @@ def write_tiny_gguf(
     *,
     ctx: int = 262_144,
     layers: int | None = None,
-    hidden: int = 64,
+    hidden: int | None = None,
     ff: int = 128,
     heads: int = 4,
     kv_heads: int = 2,
@@ -73,15 +75,16 @@ def write_tiny_gguf(
 ) -> Path:
     """Write a model of one of ``ARCHITECTURES`` to ``path`` (replaced at once, when it is whole) and return ``path``.
 
-    ``ctx`` and ``window`` in tokens; the rest in elements or counts. deepseek2 has the MLA geometry of DeepSeek V3
-    whatever ``kv_heads`` and ``head_dim`` say. The same arguments give the same bytes.
-    Raises ValueError for an unknown architecture or a figure below 1, OSError if the file cannot be written.
+    ``ctx`` and ``window`` in tokens; the rest in elements or counts. ``hidden`` is 64 unless given (qwen2: heads x
+    head_dim, which it must be). deepseek2 has the MLA geometry of DeepSeek V3 whatever ``kv_heads`` and ``head_dim``
+    say. The same arguments give the same bytes.
+    Raises ValueError for an unknown architecture or an impossible figure, OSError if the file cannot be written.
     """
     shape = _Shape(
         arch=arch,
         ctx=ctx,
         layers=_LAYERS.get(arch, 4) if layers is None else layers,
-        hidden=hidden,
+        hidden=(heads * head_dim if arch == "qwen2" else 64) if hidden is None else hidden,
         ff=ff,
         heads=heads,
         kv_heads=kv_heads,

@@ -6,7 +6,8 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from archonctl.errors import ModelError
@@ -56,26 +57,34 @@ def read_gguf(path: Path) -> ModelFacts:
     )
 
 
-def open_regular(path: Path) -> int:
-    """Open a model file for reading and return the descriptor. Never blocks, never opens a device or a FIFO.
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A descriptor of a model file. Never blocks, never opens a device or a FIFO.
 
-    Raises ModelError: ``model-missing``, ``model-is-directory``, ``model-not-a-file`` or ``model-unreadable``.
+    Raises ModelError: ``model-missing``, ``model-is-directory``, ``model-not-a-file`` or ``model-unreadable`` (also for
+    an error of the system inside the ``with`` block).
     """
+    if "\0" in str(path):
+        raise ModelError("model-unreadable", "cannot be read: the path holds a zero byte", where=shown(str(path)))
+    fd = -1
     try:
         _regular(path, path.stat().st_mode)
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            _regular(path, os.fstat(fd).st_mode)
-        except ModelError:
-            os.close(fd)
-            raise
-        return fd
+        _regular(path, os.fstat(fd).st_mode)  # it may have been replaced in between
+        yield fd
     except (FileNotFoundError, NotADirectoryError):
         raise _missing(path) from None
-    except (OSError, ValueError) as err:
-        said = err.strerror if isinstance(err, OSError) and err.strerror else str(err)
-        hint = "let the user that runs archonctl read it" if isinstance(err, PermissionError) else "check the path"
-        raise ModelError("model-unreadable", f"cannot be read: {said}", where=str(path), hint=hint) from None
+    except OSError as err:
+        raise unreadable(path, err) from None
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def unreadable(path: Path, err: OSError) -> ModelError:
+    """The error for a path that the operating system refuses."""
+    hint = "let the user that runs archonctl read it" if isinstance(err, PermissionError) else "check path and disk"
+    return ModelError("model-unreadable", f"cannot be read: {err.strerror or err}", where=str(path), hint=hint)
 
 
 def _regular(path: Path, mode: int) -> None:
@@ -94,11 +103,8 @@ def _missing(path: Path) -> ModelError:
 
 
 def _read_one(path: Path) -> Header:
-    fd = open_regular(path)
-    try:
+    with opened(path) as fd:
         return read_header(fd, str(path))
-    finally:
-        os.close(fd)
 
 
 def _read_parts(path: Path) -> list[Header]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from archonctl.errors import ModelError
 from archonctl.model.geometry import ModelFacts
-from archonctl.model.gguf import open_regular, read_gguf
+from archonctl.model.gguf import opened, read_gguf, unreadable
 from archonctl.model.gguf_cursor import MAGIC
 
 _LOOK_BYTES = 512
@@ -30,9 +30,12 @@ def inspect_model(path: str | Path) -> ModelFacts:
     if not str(path):
         raise ModelError("model-missing", "no path is given", hint="set [model] path")
     place = Path(path)
-    if place.is_dir():
-        raise _directory(place)
-    start, size = _beginning(place)
+    try:
+        start, size = _beginning(place)
+    except ModelError as err:
+        if err.code == "model-is-directory":
+            raise _directory(place) from None
+        raise
     if size == 0:
         raise ModelError("model-empty", "the file is empty (0 bytes)", where=str(place), hint="fetch it again")
     if not start.startswith(MAGIC):
@@ -41,16 +44,8 @@ def inspect_model(path: str | Path) -> ModelFacts:
 
 
 def _beginning(path: Path) -> tuple[bytes, int]:
-    fd = open_regular(path)
-    try:
+    with opened(path) as fd:
         return os.pread(fd, _LOOK_BYTES, 0), os.fstat(fd).st_size
-    except OSError as err:
-        said = err.strerror or str(err)
-        raise ModelError(
-            "model-unreadable", f"cannot be read: {said}", where=str(path), hint="check the disk"
-        ) from None
-    finally:
-        os.close(fd)
 
 
 def _not_gguf(path: Path, start: bytes, size: int) -> ModelError:
@@ -86,10 +81,7 @@ def _directory(path: Path) -> ModelError:
         with os.scandir(path) as entries:
             names = sorted(entry.name for entry in islice(entries, 1000))
     except OSError as err:
-        said = err.strerror or str(err)
-        return ModelError(
-            "model-unreadable", f"cannot be listed: {said}", where=str(path), hint="check its permissions"
-        )
+        return unreadable(path, err)
     ggufs = [name for name in names if name.endswith(".gguf")]
     if not ggufs and any(name.endswith(_WEIGHT_FILES) for name in names):
         message = "is a folder of safetensors or PyTorch weights, which this release does not read yet"
