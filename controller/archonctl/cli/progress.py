@@ -1,0 +1,94 @@
+"""Talk on stderr while something long happens: one live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from archonctl.cli.output import Output
+from archonctl.probe.values import Progress
+from archonctl.service.events import Event
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+_EVERY_S = 5.0
+"""How often progress is repeated where there is no terminal to redraw."""
+
+
+class Talker:
+    """Says steps and draws progress. Silent with ``--quiet``. Use as a context manager."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._live = not out.quiet and sys.stderr.isatty()
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._last = 0.0
+
+    def __enter__(self) -> Talker:
+        if self._live:
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            columns = (TextColumn("  {task.description}"), BarColumn(24), TimeElapsedColumn())
+            console = Console(stderr=True, no_color=not self._out.colour, highlight=False)
+            self._bar = Bar(*columns, console=console, transient=True)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """A finished step: stays on the screen."""
+        self._forget()
+        if self._bar is None:
+            self._out.talk(text)
+        else:
+            self._bar.console.print(text, markup=False, soft_wrap=True)
+
+    def answer(self, text: str) -> None:
+        """The answer, in the middle of talk: on stdout, with no live line across it."""
+        self._forget()
+        if self._bar is not None:
+            self._bar.stop()
+        self._out.answer(text)
+        sys.stdout.flush()
+
+    def event(self, event: Event) -> None:
+        """A step of ``up``."""
+        if event.progress:
+            self._draw(f"{event.phase}: {event.text}", event.fraction)
+        else:
+            self.say(f"{event.elapsed_s:6.1f} s  {event.phase:<9} {event.text}")
+
+    def probe(self, progress: Progress) -> None:
+        """Tokens of a running leg."""
+        share = progress.done_tokens / progress.total_tokens if progress.total_tokens else None
+        count = f"{progress.done_tokens:,} of {progress.total_tokens:,} tokens"
+        self._draw(f"{progress.leg}: {count}{f', {progress.text}' if progress.text else ''}", share)
+
+    def _draw(self, text: str, share: float | None) -> None:
+        if self._bar is None:
+            now = time.monotonic()
+            if now - self._last >= _EVERY_S:
+                self._last = now
+                self._out.talk(f"          {text}")
+            return
+        total = None if share is None else 1.0
+        if self._task is None:
+            self._task = self._bar.add_task(text, total=total)
+        self._bar.update(self._task, description=text, total=total, completed=share or 0.0)
+
+    def _forget(self) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None

@@ -1,0 +1,45 @@
+"""``archonctl probe``."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from archonctl.cli.endpoint import endpoint_of
+from archonctl.cli.output import Output
+
+EXIT = {"holds": 0, "broken": 1, "no evidence": 3}
+
+
+def run(args: Namespace, out: Output) -> int:
+    """Read the boot log of what runs, ask the engine, present the verdict."""
+    import os
+
+    from archonctl.cli.progress import Talker
+    from archonctl.cli.verdict_text import cost_text, leg_text, verdict_text
+    from archonctl.engines import adapter
+    from archonctl.probe.budget import estimate
+    from archonctl.probe.run import probe_endpoint
+    from archonctl.service.lookup import ledger_of_running
+
+    loaded = endpoint_of(args, out)
+    endpoint = loaded.endpoint
+    ledger, where = ledger_of_running(loaded, os.environ, args.log)
+    with Talker(out) as talker:
+        talker.say(f"boot ledger: {where}")
+        talker.say(cost_text(estimate(endpoint, args.leg), args.leg))
+        verdict = probe_endpoint(
+            endpoint,
+            adapter(endpoint.engine.kind).api,
+            ledger,
+            legs=args.leg,
+            deadline=args.deadline,
+            on_progress=talker.probe,
+            on_leg=lambda leg: talker.say(leg_text(leg, out)),
+        )
+    if out.json:
+        from archonctl.probe.verdict import verdict_json
+
+        out.value({**verdict_json(verdict), "endpoint": loaded.name})
+    else:
+        out.answer(verdict_text(loaded.name, endpoint.contract, verdict, out))
+    return EXIT[verdict.word]

@@ -1,0 +1,40 @@
+"""``archonctl up``."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+
+from archonctl.cli.endpoint import endpoint_of
+from archonctl.cli.output import Output
+from archonctl.cli.verbs.probe import EXIT
+
+
+def run(args: Namespace, out: Output) -> int:
+    """Start, verify, present; the verdict is the exit code."""
+    from archonctl.cli.progress import Talker
+    from archonctl.cli.up_text import up_json, up_text
+    from archonctl.service.rooms import real
+    from archonctl.service.up import up
+    from archonctl.service.values import Options, UpResult
+
+    loaded = endpoint_of(args, out)
+    options = Options(once=args.once, force=args.force, keep=args.keep, run_as="child" if args.foreground else "auto")
+    with Talker(out) as talker:
+
+        def on_verdict(result: UpResult) -> None:
+            # Said while the engine still runs: a supervised one may run for months after this line.
+            if not out.json:
+                talker.answer(up_text(result, loaded.endpoint.contract, out))
+
+        result = up(
+            loaded,
+            options,
+            rooms=real(args.leg, args.deadline, on_progress=talker.probe),
+            environ=os.environ,
+            on_event=talker.event,
+            on_verdict=on_verdict,
+        )
+    if out.json:
+        out.value(up_json(result))
+    return EXIT[result.verdict.word]

@@ -1,0 +1,38 @@
+"""Legs and verdicts for people."""
+
+from __future__ import annotations
+
+from archonctl.cli.output import Output
+from archonctl.deployment.schema import Contract
+from archonctl.probe.values import Cost, Leg, Verdict
+
+_MARK = {"pass": ("✓", "ok", "green"), "fail": ("✗", "FAIL", "red"), "skip": ("-", "-", "dim")}
+_UNSEEN = ("?", "?", "yellow")
+_WORD = {"holds": ("HOLDS", "green"), "broken": ("BROKEN", "red"), "no evidence": ("NO EVIDENCE", "yellow")}
+
+
+def leg_text(leg: Leg, out: Output) -> str:
+    """One line a leg; a failed one also names its code."""
+    mark, plain, colour = _MARK.get(leg.status, _UNSEEN)
+    code = f"  [{leg.code}]" if leg.code and leg.status in ("fail", "no evidence") else ""
+    took = f"  {leg.seconds:.1f} s" if leg.seconds >= 0.05 else ""
+    head = out.paint(f"{mark if out.unicode else plain} {leg.id:<13}", colour)
+    return f"  {head} {leg.message}{out.paint(took + code, 'dim')}"
+
+
+def cost_text(cost: Cost, depth: str) -> str:
+    """What the probe will ask for, before it asks."""
+    return f"probe, depth {depth}: at most {cost.tokens:,} tokens in {cost.requests:,} requests"
+
+
+def verdict_text(name: str, contract: Contract, verdict: Verdict, out: Output) -> str:
+    """Every leg, then the word."""
+    word, colour = _WORD[verdict.word]
+    lines = [leg_text(leg, out) for leg in verdict.legs]
+    promise = f"{contract.seqs:,} x {contract.len:,} tokens at once, {contract.kv_dtype} KV"
+    lines.append("")
+    lines.append(f"{out.paint(word, 'bold', colour)}  {name}: {promise}")
+    lines += [f"  {reason}" for reason in verdict.reasons]
+    codes = sorted({leg.code for leg in verdict.legs if leg.code and leg.status == "fail"})
+    lines += [out.paint(f"  more: archonctl explain {code}", "dim") for code in codes]
+    return "\n".join(lines)
