@@ -218,11 +218,14 @@ class Progress:
 
     @property
     def fraction(self) -> float | None:
-        """How much of the model's bytes is in memory or has been read; an estimate that stays below 1."""
+        """How much of the model's bytes is in memory or has been read; an estimate that stays below 1.
+
+        None for a model so small that the program itself weighs as much.
+        """
         got = max((n for n in (self.usage.rss_bytes, self.usage.read_bytes) if n is not None), default=None)
-        if got is None or not self._model_bytes:
+        if got is None or (self._model_bytes or 0) < 256 * MIB:
             return None
-        return min(got / self._model_bytes, 0.99)
+        return min(got / (self._model_bytes or 1), 0.99)
 
 
 def follow(

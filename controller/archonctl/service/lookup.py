@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import HostRefusal, NoEvidence
+from archonctl.ledger.values import BootLedger
 from archonctl.service import procfs
-from archonctl.service.state import EndpointState, Running, stop_process
+from archonctl.service.state import EndpointState, Running, state_dir, stop_process
 
 
 def find_running(state: EndpointState) -> Running | None:
@@ -52,6 +55,30 @@ def boot_log(running: Running) -> bytes:
     except OSError as err:
         why = f"the boot log cannot be read: {err.strerror}"
         raise NoEvidence("boot-log-missing", why, where=running.log, hint="give it with --log FILE") from None
+
+
+def ledger_of_running(
+    loaded: LoadedEndpoint, environ: Mapping[str, str], log: str | None = None
+) -> tuple[BootLedger | None, str]:
+    """The boot ledger of what runs, and where it came from in words; None where there is no log to read.
+
+    ``log`` is a file that is read instead. Raises UsageError ``ledger-unreadable`` for one that cannot be.
+    """
+    from archonctl.ledger.reader import LedgerReader, read_ledger
+
+    engine = loaded.endpoint.engine
+    if log is not None:
+        return read_ledger(log, engine.kind, engine.version), log
+    running = find_running(EndpointState(state_dir(environ), loaded.name))
+    if running is None:
+        return None, f"none: archonctl up has not started {loaded.name}; give a log with --log FILE"
+    try:
+        text = boot_log(running)
+    except NoEvidence as err:
+        return None, f"none: {err.message} ({running.log})"
+    reader = LedgerReader(engine.kind, engine.version)
+    reader.feed_block(text)
+    return reader.result(), running.log or f"the journal of {running.unit}"
 
 
 def stop(state: EndpointState, grace_s: float = 10.0) -> Running | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import socket
 import stat
@@ -29,6 +30,8 @@ _MACHINES = {
     22: "s390x",
     258: "loongarch64",
 }
+
+_SPLIT = re.compile(r"-00001-of-([0-9]{5})\.gguf$")
 
 
 def resolve_binary(name: str, path: str = DEFAULT_PATH) -> str:
@@ -152,8 +155,8 @@ def _in_use(port: int) -> HostRefusal:
     )
 
 
-def check_model(path: str, declared_bytes: int | None) -> int | None:
-    """The size of the model file in bytes (of all files, if it is a folder); None for a path that is not local.
+def check_model(path: str, declared_bytes: int | None) -> int:
+    """The size of the model file in bytes; of all files, if it is a folder or the first part of a split GGUF.
 
     Raises ModelError ``model-missing``, ``model-unreadable``, or ``model-bytes-differ`` if the size is not the
     declared one.
@@ -161,7 +164,7 @@ def check_model(path: str, declared_bytes: int | None) -> int | None:
     where = Path(path)
     try:
         found = where.stat()
-        actual = sum(f.stat().st_size for f in where.rglob("*") if f.is_file()) if where.is_dir() else found.st_size
+        actual = sum(part.stat().st_size for part in _parts(where)) if _is_many(where) else found.st_size
     except FileNotFoundError:
         raise ModelError("model-missing", "no such file", where=path, hint="set model.path") from None
     except OSError as err:
@@ -176,3 +179,15 @@ def check_model(path: str, declared_bytes: int | None) -> int | None:
             hint="a download cut short, or another file than the declared one",
         )
     return actual
+
+
+def _is_many(path: Path) -> bool:
+    return path.is_dir() or _SPLIT.search(path.name) is not None
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files of a folder, or of a split GGUF (llama.cpp names them NAME-00001-of-00003.gguf)."""
+    if path.is_dir():
+        return [file for file in path.rglob("*") if file.is_file()]
+    stem, _, total = path.name.partition("-00001-of-")
+    return [path.with_name(f"{stem}-{number:05d}-of-{total}") for number in range(1, int(total[:5]) + 1)]

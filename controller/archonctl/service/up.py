@@ -232,9 +232,14 @@ class _Start:
         return status
 
 
+_SAID = ("kv_tokens", "kv_mib", "kv_gib", "n_slots", "n_ctx_slot", "max_concurrency")
+"""The figures that a promise of capacity turns on; the others are in the result."""
+
+
 def ledger_line(ledger: BootLedger, boot: Boot) -> str:
     """What the boot log said, in one line."""
-    figures = ", ".join(f"{name} {reading.value.best:g}" for name, reading in ledger.figures.items())
+    readings = {name: ledger.figures[name] for name in _SAID if name in ledger.figures}
+    figures = ", ".join(f"{name} {reading.value.best:,.10g}" for name, reading in readings.items())
     missing = f"; not printed: {', '.join(ledger.missing)}" if ledger.missing else ""
     skipped = f"; {boot.skipped_bytes:,} bytes of log were passed over" if boot.skipped_bytes else ""
-    return f"{figures or 'no figure'}{missing}{skipped}"
+    return f"{figures or 'no capacity was printed'}, {ledger.lines_read:,} lines read{missing}{skipped}"

@@ -54,7 +54,7 @@ def boot(
 def test_ready_is_what_the_health_path_says(launch: Launch, free_port: int) -> None:
     sink, events = Lines(), list[Event]()
     process = launch("serve", "--port", str(free_port), "--delay", "0.6")
-    done = boot(process, free_port, sink=sink, on_event=events.append, model_bytes=1 << 20)
+    done = boot(process, free_port, sink=sink, on_event=events.append, model_bytes=1 << 30)
     assert sink == [f"listening on http://127.0.0.1:{free_port}"]
     assert done.lines == 1
     assert done.seconds >= 0.4

@@ -131,6 +131,17 @@ def test_the_model_file_must_be_the_declared_one(tmp_path: Path) -> None:
     assert caught.value.code == "model-bytes-differ"
 
 
+def test_a_split_model_is_all_of_its_parts(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"m-0000{number}-of-00003.gguf").write_bytes(b"x" * 100 * number)
+    first = str(tmp_path / "m-00001-of-00003.gguf")
+    with pytest.raises(ModelError) as caught:
+        check_model(first, None)
+    assert caught.value.code == "model-missing"
+    (tmp_path / "m-00003-of-00003.gguf").write_bytes(b"x")
+    assert check_model(first, 301) == 301
+
+
 def test_a_missing_model_is_told(tmp_path: Path) -> None:
     codes = {}
     for name in ("none", "x" * 300):
