@@ -25,13 +25,13 @@ def pages() -> dict[str, str]:
 def page(code: str) -> str:
     """The page of one code. Raises UsageError ``code-unknown`` with what was probably meant."""
     wanted = code.strip().lower()
-    if re.fullmatch(r"[a-z0-9-]+", wanted):
+    if re.fullmatch(r"[a-z0-9-]{1,80}", wanted):
         path = folder() / f"{wanted}.md"
         if path.is_file():
             return path.read_text(encoding="utf-8")
     close = difflib.get_close_matches(wanted, pages(), n=1)
     hint = f"did you mean {close[0]}?" if close else "archonctl explain lists the codes"
-    raise UsageError("code-unknown", f"no page for {code!r}", hint=hint)
+    raise UsageError("code-unknown", f"no page for {code[:80]!r}", hint=hint)
 
 
 def _title(path: Path) -> str:

@@ -8,7 +8,6 @@ import sys
 
 from archonctl.errors import ArchonError
 
-EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 EXIT_INTERNAL = 70
 
@@ -32,9 +31,9 @@ def main(argv: list[str]) -> int:
     except ArchonError as err:
         out.error(err)
         return err.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("archonctl: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return 128 + int(getattr(stop, "number", signal.SIGINT))
     except BrokenPipeError:
         # The reader went away: not an error of ours, but nothing more can be said either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -49,13 +48,3 @@ def main(argv: list[str]) -> int:
         )
         return EXIT_INTERNAL
     return code
-
-
-def raise_on_sigterm() -> None:
-    """Let SIGTERM and SIGHUP end a supervising verb as Ctrl-C does, so that what it started is stopped."""
-
-    def interrupt(_signum: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGHUP, interrupt)

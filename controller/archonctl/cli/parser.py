@@ -18,7 +18,7 @@ EXIT_CODES = """exit codes:
   0  holds / done             4  refused before anything was started
   1  contract or check failed 5  the host refuses (port, memory, binary, limit)
   2  usage or declaration     70 internal fault
-  3  no evidence (unknown)    130 interrupted"""
+  3  no evidence (unknown)    128+N ended by signal N"""
 
 OVERVIEW = f"""Plan the memory of a self-hosted LLM endpoint, render what runs it, refuse what cannot work,
 start it, and believe only the engine's own boot log and real requests.

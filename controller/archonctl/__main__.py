@@ -1,0 +1,5 @@
+"""``python -m archonctl``."""
+
+from archonctl.cli.main import run
+
+run()
