@@ -1,0 +1,46 @@
+"""An argv as text that a reader turns back into exactly that argv: a unit's ExecStart, and a shell script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from archonctl.errors import DeclarationError
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%"}
+
+
+def exec_start(argv: Sequence[str]) -> str:
+    """The value of ``ExecStart=`` for an argv.
+
+    Every word is quoted; quotes and backslashes are escaped, ``%`` is doubled (specifiers), control characters are
+    written as ``\\xNN``. The ``:`` in front switches off ``$`` expansion, so that a dollar sign stays one.
+    Source: systemd.service(5) "Command lines", systemd.syntax(7) "Quoting". Raises DeclarationError
+    ``argument-unrepresentable``.
+    """
+    _check(argv)
+    return ":" + " ".join(f'"{"".join(map(_escape, word))}"' for word in argv)
+
+
+def _escape(char: str) -> str:
+    if char < " " or char == "\x7f":
+        return f"\\x{ord(char):02x}"
+    return _ESCAPES.get(char, char)
+
+
+def shell_words(argv: Sequence[str]) -> str:
+    """The words for a POSIX shell, each in single quotes. Raises DeclarationError ``argument-unrepresentable``."""
+    _check(argv)
+    return " ".join("'" + word.replace("'", "'\\''") + "'" for word in argv)
+
+
+def _check(argv: Sequence[str]) -> None:
+    if not argv or not argv[0]:
+        raise DeclarationError("argument-unrepresentable", "the command line has no program")
+    for number, word in enumerate(argv):
+        reason = ""
+        if "\0" in word:
+            reason = "a NUL character, which no process can be given"
+        elif any("\ud800" <= char <= "\udfff" for char in word):
+            reason = "bytes that are not UTF-8, which a unit file cannot hold"
+        if reason:
+            raise DeclarationError("argument-unrepresentable", f"argument {number} ({word[:40]!a}) holds {reason}")

@@ -1,0 +1,151 @@
+"""From a declaration and its command line to the files that run it: rendered once, used by all that start it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from archonctl import __version__
+from archonctl.deployment.load import LoadedEndpoint
+from archonctl.engines.base import CommandLine
+from archonctl.errors import DeclarationError
+from archonctl.release.env_file import write_env
+from archonctl.release.quoting import shell_words
+from archonctl.release.unit import drop_in_text, load_timeout_s, settings, unit_text
+from archonctl.release.values import MANIFEST, SCHEMA, Release, ReleaseFile, to_json
+
+INSTALLED = Path("/var/lib/archon")
+"""Where ``archon@.service`` looks: ``/var/lib/archon/NAME/current``."""
+
+ENV_FILE = "engine.env"
+ARGV_FILE = "argv.json"
+START_FILE = "start"
+DROP_IN_FILE = "drop-in.conf"
+DECLARATION_FILE = "declaration.json"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_SECRET_NAME = re.compile(
+    r"(^|[-_])(api[-_]?key|access[-_]?key|secret([-_]?key)?|password|passwd|credentials?"
+    r"|((hf|hub|auth|access|api|bearer)[-_])?token)$",
+    re.IGNORECASE,
+)
+_SECRET_FLAG = re.compile(
+    r"^--?((hf|hub|auth|access|api|bearer)-token|([a-z0-9-]+-)?(api-key|secret|password))$", re.IGNORECASE
+)
+_URL_PASSWORD = re.compile(r"://[^/@\s:]+:[^/@\s]+@")
+
+
+def render_release(
+    loaded: LoadedEndpoint, command: CommandLine, plan_digest: str = "", home: Path | None = None
+) -> Release:
+    """The release of one endpoint. Writes nothing.
+
+    ``home`` is the absolute folder where the files will lie when the unit starts (default: where the template unit
+    looks). Raises DeclarationError ``endpoint-name``, ``release-inline-secret``,
+    ``env-value-unrepresentable``, ``argument-unrepresentable``, ``release-path-unsupported`` or
+    ``declaration-bad-value``.
+    """
+    name, endpoint = loaded.name, loaded.endpoint
+    if not _NAME.fullmatch(name):
+        message = f"the endpoint's name {name[:60]!a} cannot name a unit"
+        hint = "rename the declaration: letters, digits, dot, dash and underscore, at most 100"
+        raise DeclarationError("endpoint-name", message, where=str(loaded.path), hint=hint)
+    _refuse_secrets(loaded, command)
+    place = home or INSTALLED / name / "current"
+    lines = settings(
+        user=endpoint.service.user,
+        engine=endpoint.engine.kind,
+        argv=command.argv or ("",),
+        pinned=endpoint.engine.kind == "radiance" or "--mlock" in command.argv,
+        timeout_s=load_timeout_s(_model_bytes(loaded), endpoint.service.load_timeout_s),
+        where=loaded.origins.get("service.user", ""),
+    )
+    unit_name = f"archon-{name}.service"
+    texts = {
+        ENV_FILE: write_env(command.env),
+        START_FILE: f"#!/bin/sh\n# Rendered by archonctl from the declaration.\nexec {shell_words(command.argv)}\n",
+        DROP_IN_FILE: drop_in_text(name, lines),
+        unit_name: unit_text(name, command.argv, os.fspath(place / ENV_FILE), lines),
+    }
+    files = {
+        ARGV_FILE: ReleaseFile(to_json(list(command.argv))),
+        DECLARATION_FILE: ReleaseFile(to_json(_declaration(loaded))),
+    }
+    for file, text in texts.items():
+        files[file] = ReleaseFile(text.encode("utf-8"), 0o755 if file == START_FILE else 0o644)
+    files[MANIFEST] = ReleaseFile(to_json(_manifest(loaded, files, plan_digest)))
+    return Release(name, os.fspath(place), unit_name, command.argv, dict(command.env), files, command.notes)
+
+
+def _manifest(loaded: LoadedEndpoint, files: dict[str, ReleaseFile], plan_digest: str) -> dict[str, object]:
+    engine = loaded.endpoint.engine
+    return {
+        "schema": SCHEMA,
+        "endpoint": loaded.name,
+        "archonctl": __version__,
+        "engine": {"kind": engine.kind, "version": engine.version, "image": engine.image},
+        "plan_sha256": plan_digest,
+        "files": {
+            name: {"sha256": file.sha256, "bytes": len(file.content), "mode": f"{file.mode:04o}"}
+            for name, file in files.items()
+        },
+    }
+
+
+def _declaration(loaded: LoadedEndpoint) -> dict[str, object]:
+    """What was in force, and where each value came from; the file without its folder, so that bytes do not depend on
+    the directory that archonctl was called from."""
+    return {
+        "schema": "archonctl.declaration/1",
+        "source": str(loaded.path),
+        "declared": loaded.endpoint.model_dump(mode="json"),
+        "origins": {key: _short(origin, loaded.path.name) for key, origin in loaded.origins.items()},
+    }
+
+
+def _short(origin: str, file: str) -> str:
+    line = re.fullmatch(r".*:([0-9]+)", origin)
+    return f"{file}:{line[1]}" if line and not origin.startswith(("flag ", "environment ")) else origin
+
+
+def _model_bytes(loaded: LoadedEndpoint) -> int | None:
+    """As declared, else the size of the file times the parts of a split one; None for folders and what is not there."""
+    if loaded.endpoint.model.bytes is not None:
+        return loaded.endpoint.model.bytes
+    path = loaded.endpoint.model.path
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError):
+        return None
+    parts = re.search(r"-00001-of-([0-9]{5})\.gguf$", path)
+    return found.st_size * (int(parts[1]) if parts else 1) or None if stat.S_ISREG(found.st_mode) else None
+
+
+def _refuse_secrets(loaded: LoadedEndpoint, command: CommandLine) -> None:
+    """A release is kept for rollback and can be read by others, a command line by everyone: neither holds a secret."""
+    engine = loaded.endpoint.engine
+    for name, value in {**engine.env, **command.env}.items():
+        if value and (_SECRET_NAME.search(name) or _URL_PASSWORD.search(value)):
+            raise _secret(loaded, f"the variable {name}", f"engine.env.{name}")
+    for flag in (*command.argv, *(f"--{knob}" for knob, value in engine.knobs.items() if value)):
+        if _SECRET_FLAG.fullmatch(flag.partition("=")[0]):
+            raise _secret(loaded, f"the argument of {flag.partition('=')[0]}", f"engine.knobs.{flag.lstrip('-')}")
+    _refuse_url_passwords(loaded, command.argv)
+
+
+def _refuse_url_passwords(loaded: LoadedEndpoint, argv: Iterable[str]) -> None:
+    for number, word in enumerate(argv):
+        if _URL_PASSWORD.search(word):
+            raise _secret(loaded, f"a password within a URL in argument {number}", "")
+
+
+def _secret(loaded: LoadedEndpoint, what: str, key: str) -> DeclarationError:
+    return DeclarationError(
+        "release-inline-secret",
+        f"{what} is a secret, and a release is written where others can read it",
+        where=loaded.origins.get(key, str(loaded.path)),
+        hint="put it into a file of its own and name that (service.api_key_file, or the engine's own token file)",
+    )

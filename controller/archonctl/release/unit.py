@@ -1,0 +1,147 @@
+"""The systemd unit of one endpoint, and the drop-in that gives the template unit the same settings."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from archonctl.errors import DeclarationError
+from archonctl.memory.interval import GIB
+from archonctl.release.quoting import exec_start
+
+LOAD_GIB_PER_S = 0.2
+"""The slowest read that is still taken for progress: 120 GiB were seen to load in 348 to 1,940 s on one host."""
+
+LOAD_BASE_S = 300
+"""Time for everything but the weights: the driver, the pools, warm-up and graphs."""
+
+RESTART_S = 15
+"""Longer than the glitches that pass by themselves: a port in TIME_WAIT, memory that the last engine still holds."""
+
+RESTART_TRIES = 5
+STOP_S = 90
+
+_CONTAINER_RUNTIMES = ("podman", "docker")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,30}|[0-9]{1,10}", re.ASCII)
+
+# What an engine on a CPU or a GPU never needs. Left out on purpose: MemoryDenyWriteExecute (kernels are compiled at run
+# time), PrivateDevices and ProtectClock (both close /dev/kfd and /dev/nvidia*), ProtectHome and PrivateTmp (models and
+# caches live there), SystemCallFilter (io_uring, mbind).
+_HARDENING = (
+    "NoNewPrivileges=yes",
+    "ProtectSystem=full",
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectControlGroups=yes",
+    "ProtectHostname=yes",
+    "LockPersonality=yes",
+    "RestrictNamespaces=yes",
+    "RestrictSUIDSGID=yes",
+)
+
+
+def load_timeout_s(model_bytes: int | None, declared_s: int | None) -> int:
+    """Seconds that a start may take: as declared, else from the model's bytes at the slowest read, in tens of seconds.
+
+    With unknown bytes the time for 512 GiB: too long delays a verdict, too short kills a start that was going well.
+    """
+    if declared_s is not None:
+        return declared_s
+    gib = 512.0 if model_bytes is None else model_bytes / GIB
+    return math.ceil((LOAD_BASE_S + gib / LOAD_GIB_PER_S) / 10) * 10
+
+
+def prevented_statuses(engine: str) -> tuple[int, ...]:
+    """Exit statuses of an engine after which another start would end the same way (``restart.toml``)."""
+    rows = tomllib.loads(Path(__file__).with_name("restart.toml").read_text(encoding="utf-8"))["status"]
+    return tuple(sorted({int(row["code"]) for row in rows if row["engine"] in ("*", engine)}))
+
+
+def settings(
+    *, user: str, engine: str, argv: Sequence[str], pinned: bool, timeout_s: int, where: str = "service.user"
+) -> tuple[list[str], list[str]]:
+    """The lines of ``[Unit]`` and of ``[Service]`` that both the rendered unit and the drop-in have.
+
+    Raises DeclarationError ``declaration-bad-value`` for a user that systemd would not take.
+    """
+    # each try may take the whole start time: a window that is too short would never see the limit reached
+    window_s = RESTART_TRIES * (timeout_s + RESTART_S + STOP_S)
+    unit = [f"StartLimitIntervalSec={window_s}", f"StartLimitBurst={RESTART_TRIES}"]
+    service = []
+    if user:
+        if not _USER.fullmatch(user):
+            message = f"service.user is {user[:40]!a}, expected the name or number of an account"
+            raise DeclarationError("declaration-bad-value", message, where=where)
+        service.append(f"User={user}")
+    service += [
+        "Restart=on-failure",
+        f"RestartSec={RESTART_S}",
+        f"RestartPreventExitStatus={' '.join(map(str, prevented_statuses(engine)))}",
+        f"TimeoutStartSec={timeout_s}",
+        f"TimeoutStopSec={STOP_S}",
+        "KillMode=control-group",
+        # the boot log is evidence: the journal must not drop lines of it
+        "LogRateLimitIntervalSec=0",
+    ]
+    if pinned:
+        service.append("LimitMEMLOCK=infinity")
+    if PurePosixPath(argv[0]).name not in _CONTAINER_RUNTIMES:
+        service += _HARDENING
+    return unit, service
+
+
+def unit_text(name: str, argv: Sequence[str], env_file: str, lines: tuple[list[str], list[str]]) -> str:
+    """A whole unit. ``env_file`` is the absolute path of the environment file."""
+    unit, service = lines
+    return "\n".join(
+        [
+            "# Rendered by archonctl from the declaration. Change the declaration, not this file.",
+            "[Unit]",
+            f"Description=LLM endpoint {name}",
+            "After=network.target",
+            *unit,
+            "",
+            "[Service]",
+            "Type=exec",
+            f"ExecStart={exec_start(argv)}",
+            f"EnvironmentFile={env_path(env_file)}",
+            *service,
+            "",
+            "[Install]",
+            "WantedBy=multi-user.target",
+            "",
+        ]
+    )
+
+
+def drop_in_text(name: str, lines: tuple[list[str], list[str]]) -> str:
+    """What ``archon@NAME.service`` needs beyond the template."""
+    unit, service = lines
+    # an empty assignment takes the template's own value away: its list would be added to, its account be kept
+    service = [part for line in service for part in (_reset(line), line) if part]
+    if not any(line.startswith("User=") for line in service):
+        service.insert(0, "User=")
+    head = f"# Rendered by archonctl. Place: /etc/systemd/system/archon@{name}.service.d/10-release.conf"
+    return "\n".join([head, "[Unit]", *unit, "", "[Service]", *service, ""])
+
+
+def _reset(line: str) -> str:
+    return "RestartPreventExitStatus=" if line.startswith("RestartPreventExitStatus=") else ""
+
+
+def env_path(path: str) -> str:
+    """A path as ``EnvironmentFile=`` takes it: not quoted, specifiers doubled.
+
+    Raises DeclarationError ``release-path-unsupported`` for what systemd would read as a pattern or an escape.
+    """
+    if not path.startswith("/") or path != path.strip() or re.search(r"[*?\[\]\\\x00-\x1f\x7f\ud800-\udfff]", path):
+        raise DeclarationError(
+            "release-path-unsupported",
+            f"the release folder {path[:200]!a} cannot be named in a unit",
+            hint="use an absolute path without * ? [ ] \\ and control characters",
+        )
+    return path.replace("%", "%%")
