@@ -89,7 +89,10 @@ def settings(
     ]
     if pinned:
         service.append("LimitMEMLOCK=infinity")
-    if PurePosixPath(argv[0]).name not in _CONTAINER_RUNTIMES:
+    if PurePosixPath(argv[0]).name in _CONTAINER_RUNTIMES:
+        # the container's processes stay in the unit's control group, so that stopping the unit stops them
+        service.append("Delegate=yes")
+    else:
         service += _HARDENING
     return unit, service
 

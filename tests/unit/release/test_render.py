@@ -137,6 +137,8 @@ def test_a_container_runtime_is_not_hardened(loaded: Load) -> None:
     native = lines_of(render_release(loaded(), CommandLine(("/bin/echo",), {})))
     podman = lines_of(render_release(loaded(), CommandLine(("podman", "run", "x"), {})))
     assert "NoNewPrivileges=yes" in native
+    assert "Delegate=yes" in podman
+    assert "Delegate=yes" not in native
     assert not {line for line in podman if line.startswith(("Protect", "Restrict", "NoNew"))} - {
         line for line in podman if line.startswith("RestrictPrevent")
     }
