@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _EVERY_S = 5.0
-"""How often progress is repeated where there is no terminal to redraw."""
+_IDLE_S = 30.0
+_MOVED = 0.05
+"""Where there is no terminal to redraw: a line every 5 s while it moves by 5 %, else one every 30 s."""
 
 
 class Talker:
@@ -28,6 +30,7 @@ class Talker:
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._last = 0.0
+        self._share = 0.0
 
     def __enter__(self) -> Talker:
         if self._live:
@@ -78,9 +81,9 @@ class Talker:
 
     def _draw(self, text: str, share: float | None) -> None:
         if self._bar is None:
-            now = time.monotonic()
-            if now - self._last >= _EVERY_S:
-                self._last = now
+            now, moved = time.monotonic(), abs((share or 0.0) - self._share) >= _MOVED
+            if now - self._last >= (_EVERY_S if moved or share is None else _IDLE_S):
+                self._last, self._share = now, share or 0.0
                 self._out.talk(f"          {text}")
             return
         total = None if share is None else 1.0

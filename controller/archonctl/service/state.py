@@ -99,12 +99,13 @@ class EndpointState:
         self._file = self.folder / "running.json"
 
     def create(self) -> None:
-        """Make the folder, for its owner only (an engine's log may carry what people asked it).
+        """Make the folder. Others may enter it, since a unit's own user reads its release there; the boot log is the
+        owner's alone (an engine's log may carry what people asked it).
 
         Raises HostRefusal ``state-unwritable``.
         """
         with _refusing(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
             if not os.access(self.folder, os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied")
 
