@@ -112,7 +112,7 @@ class Api:
     tokenize_extra: Mapping[str, bool | int | str] = field(default_factory=dict)
     """More fields of a tokenize request (llama.cpp counts the BOS token only with ``add_special``)."""
     completion_extra: Mapping[str, bool | int | str] = field(default_factory=dict)
-    """More fields of a streamed completion that the probe may send; each is dropped if the engine refuses it by name."""
+    """More fields of a streamed completion that the probe may send; one that is refused by name is dropped."""
     report: str = ""
     """GET path of machine-readable capacity; empty where the engine has none."""
     report_format: Literal["", "llamacpp-props", "vllm-metrics", "radiance-server-info"] = ""
