@@ -55,6 +55,7 @@ def is_generous(contract: Contract, pace: Pace, answer: int, attempt: int) -> bo
 class Deadlines:
     """Seconds. ``first_s`` until every sequence has its first token, then ``answer_s`` more until all have ended.
 
+    Both are extended while something comes, unless the caller set the deadline (``extends``).
     ``needed_s`` is what a sound engine of the measured pace may take to the first tokens: a silence shorter than that
     is never called a hang.
     """
@@ -62,6 +63,7 @@ class Deadlines:
     first_s: float
     answer_s: float
     needed_s: float
+    extends: bool = True
 
     @classmethod
     def derive(cls, contract: Contract, pace: Pace, answer: int, limits: Limits, asked_s: float | None) -> Deadlines:
@@ -69,7 +71,7 @@ class Deadlines:
         needed = contract.seqs * pace.prefill_bound_s(contract.len - answer)
         answering = answer * max(0.2, 20 * pace.step_s)
         if asked_s is not None:
-            return cls(asked_s, 0.0, max(limits.hang_s, needed))
+            return cls(asked_s, 0.0, max(limits.hang_s, needed), extends=False)
         first = min(limits.cap_s, max(limits.floor_s, needed))
         return cls(first, min(limits.cap_s, limits.floor_s + answering), max(limits.hang_s, needed))
 

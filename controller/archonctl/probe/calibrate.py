@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from archonctl.probe.calibration import calibration_tokens
 from archonctl.probe.engine import count_tokens
@@ -16,8 +17,9 @@ from archonctl.probe.session import Session
 from archonctl.probe.shape import Shape
 from archonctl.probe.stream import Change, Seen, run_stream
 
+_T = TypeVar("_T")
+
 _DIALECTS = 16
-_SLOWEST_S_PER_TOKEN = 0.05
 _OFFSET = 4
 """A tokenizer path that adds more special tokens than the completion does may count this many more."""
 _BACKGROUND_ANSWER = 256
@@ -29,19 +31,25 @@ async def calibrate(session: Session, leg: str) -> tuple[Shape, Pace]:
     if session.shape is None or session.pace is None:
         tokens = calibration_tokens(session.contract.len)
         session.tell(leg, 0, session.contract.tokens, f"calibrating with {tokens:,} tokens")
-        bound_s = session.limits.calibrate_s + tokens * _SLOWEST_S_PER_TOKEN
-        try:
-            async with asyncio.timeout(bound_s):
-                session.shape = await _dialect(session)
-                session.pace = await _measure(session, session.shape, tokens)
-        except TimeoutError:
-            raise Fault(
-                "never-admitted",
-                f"a request of {tokens:,} tokens was not answered in {bound_s:g} s",
-                expected=f"an answer in {bound_s:g} s",
-                actual="none",
-            ) from None
+        shape = await _bounded(session, 1, _dialect(session))
+        prompt = await session.prompts.sized(1, tokens, partial(count_tokens, session))
+        session.shape, session.pace = shape, await _bounded(session, tokens, _measure(session, shape, prompt))
     return session.shape, session.pace
+
+
+async def _bounded(session: Session, tokens: int, work: Coroutine[None, None, _T]) -> _T:
+    """A request of ``tokens`` in the time that the slowest engine needs. Raises Fault ``never-admitted``."""
+    bound_s = session.limits.calibrate_s + tokens * session.limits.calibrate_s_per_token
+    try:
+        async with asyncio.timeout(bound_s):
+            return await work
+    except TimeoutError:
+        raise Fault(
+            "never-admitted",
+            f"a request of {tokens:,} tokens was not answered in {bound_s:g} s",
+            expected=f"an answer in {bound_s:g} s",
+            actual="none",
+        ) from None
 
 
 async def _dialect(session: Session) -> Shape:
@@ -100,9 +108,7 @@ class _Watch:
             self.first.set()
 
 
-async def _measure(session: Session, shape: Shape, tokens: int) -> Pace:
-    count = partial(count_tokens, session)
-    prompt = await session.prompts.sized(1, tokens, count)
+async def _measure(session: Session, shape: Shape, prompt: Prompt) -> Pace:
     clock = asyncio.get_running_loop().time
     if session.contract.seqs == 1:
         return await _alone(session, shape, prompt, clock)

@@ -27,7 +27,7 @@ async def count_tokens(session: Session, text: str) -> int:
         answer = await session.http.post(path, body, session.limits.tokenize_s, bound)
         value = session.http.json(answer, path)
     except Fault as fault:
-        if fault.code in _GONE or fault.status == "no evidence":
+        if fault.status == "no evidence":
             raise
         raise unseen(
             "tokenize-unusable", f"prompts cannot be sized: {fault.message}", evidence=fault.evidence

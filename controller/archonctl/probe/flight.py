@@ -77,8 +77,10 @@ async def fly(session: Session, shape: Shape, requests: Sequence[Request], deadl
         nonlocal told_at
         before = flight.all_started
         flight.note(index, change, seen)
-        if flight.all_started and not before and deadlines.answer_s:
-            clock.reschedule(loop.time() + deadlines.answer_s)
+        if deadlines.extends:
+            allowed = deadlines.answer_s if flight.all_started and not before else session.limits.floor_s
+            wanted = max(clock.when() or 0.0, loop.time() + allowed)
+            clock.reschedule(min(wanted, started_at + session.limits.cap_s))
         if loop.time() - told_at >= _TELL_EVERY_S:
             told_at = loop.time()
             session.tell(leg, flight.done_tokens, total, f"{len(flight.started)} of {len(requests)} past prefill")
@@ -136,6 +138,6 @@ def _late(flight: Flight, deadlines: Deadlines, elapsed_s: float) -> Fault:
         code = "answers-unfinished"
         message = f"{ended} of {len(flight.requests)} full-height answers ended in {elapsed_s:.0f} s"
     expected = f"about {deadlines.needed_s:.0f} s at most, by the measured pace"
-    if elapsed_s < deadlines.needed_s or (not waiting and not deadlines.answer_s):
+    if elapsed_s < deadlines.needed_s or (not waiting and not deadlines.extends):
         return unseen("deadline-reached", f"{message}: too short a deadline to call that a hang", expected=expected)
     return Fault(code, f"{message}; {expected}", expected=expected, actual=f"{elapsed_s:.0f} s")

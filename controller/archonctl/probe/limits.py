@@ -10,7 +10,8 @@ class Limits:
     """Seconds unless the name says otherwise.
 
     ``generation_s`` bounds one short answer. ``floor_s`` and ``cap_s`` bound what the capacity legs derive from a
-    measured prefill speed; ``hang_s`` is the least silence that is ever called a hang.
+    measured prefill speed; a leg goes on for as long as no silence lasts ``floor_s``, up to ``cap_s``. ``hang_s`` is
+    the least silence that is ever called a hang.
     """
 
     connect_s: float = 5.0
@@ -18,6 +19,7 @@ class Limits:
     tokenize_s: float = 60.0
     generation_s: float = 120.0
     calibrate_s: float = 180.0
+    calibrate_s_per_token: float = 0.05
     floor_s: float = 120.0
     cap_s: float = 7200.0
     hang_s: float = 5.0

@@ -22,7 +22,3 @@ class Pace:
     def prefill_bound_s(self, tokens: int) -> float:
         """Seconds that prefilling ``tokens`` may take: attention makes the cost grow with the square at worst."""
         return 2 * self.prefill_s * max(1.0, tokens / self.tokens) ** 2
-
-    def prefill_least_s(self, tokens: int) -> float:
-        """Seconds that prefilling ``tokens`` takes at least, were it as fast for every token."""
-        return self.prefill_s * tokens / self.tokens

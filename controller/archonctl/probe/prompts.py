@@ -18,6 +18,8 @@ Count = Callable[[str], Awaitable[int]]
 TOLERANCE = 16
 """How many tokens a prompt may stay under its target; the answer's budget makes up for it, so the height is exact."""
 _ROUNDS = 40
+_WORDS_PER_TOKEN = 4
+"""No tokenizer makes one token of more random words than that: a count that says so is no count."""
 
 _TEXT = (
     "apple river stone cloud paper green table light north water field sound horse metal glass sugar bread train "
@@ -74,7 +76,7 @@ class PromptSource:
                 low, low_tokens = words, tokens
             else:
                 high = words
-            if high and high - low <= 1:
+            if (high and high - low <= 1) or words > _WORDS_PER_TOKEN * target + TOLERANCE:
                 break
             rate = max(tokens / words, 1e-3)
             words = self._next(words + (target - TOLERANCE // 2 - tokens) / rate, low, high, words)

@@ -51,7 +51,7 @@ async def refusal(session: Session) -> Leg:
     except Fault as fault:
         if fault.code != "request-timeout":
             raise
-        if bound_s < max(session.limits.hang_s, 1.0):
+        if bound_s < session.limits.hang_s:
             raise unseen("deadline-reached", f"{fault.message}: too short a deadline to call that a hang") from None
         raise Fault(
             "over-window-hang",
