@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The scripts that set a machine up, without setting anything up: package managers and compilers are stand-ins.
+# shellcheck disable=SC2016 # stand-ins expand when they run
 
 bats_require_minimum_version 1.5.0
 
@@ -50,19 +51,22 @@ in_lib() {
 
 @test "packages: neither root nor sudo is a refusal with the command to run" {
   [ "$EUID" -eq 0 ] || skip "as root only"
-  stand_in dpkg-query 'exit 1'
-  stand_in sudo 'exit 1'
-  chmod -R a+rwX "$BATS_TEST_TMPDIR"
-  run --separate-stderr -1 setpriv --reuid 65534 --clear-groups env "PATH=$PATH" "HOME=$HOME" \
-    bash -c "set -euo pipefail; $(cat "$root/scripts/lib-setup.sh")"$'\n''packages "a test" cmake'
-  [[ "$stderr" == *"apt-get install cmake"* ]]
+  folder=$(mktemp -d /tmp/archonctl-bats.XXXXXX)
+  mkdir "$folder/scripts" "$folder/bin"
+  cp "$root/scripts/lib-setup.sh" "$folder/scripts/"
+  for name in dpkg-query sudo; do printf '#!/bin/sh\nexit 1\n' >"$folder/bin/$name"; done
+  chmod -R a+rX "$folder"
+  chmod a+x "$folder"/bin/*
+  run --separate-stderr setpriv --reuid 65534 --clear-groups env "PATH=$folder/bin:/usr/bin:/bin" "HOME=$folder" \
+    bash -c "cd /; set -euo pipefail; source '$folder/scripts/lib-setup.sh'; packages 'a test' cmake"
+  rm -rf "$folder"
+  [ "$status" -eq 1 ]
+  [[ "$stderr" == *"run as root: apt-get install cmake"* ]]
 }
 
 @test "packages: a system without apt-get is told what to install" {
   stand_in dpkg-query 'exit 1'
-  PATH="$BATS_TEST_TMPDIR/bin" run --separate-stderr -1 /bin/bash -c '
-    function mkdir { :; }; function dirname { echo "'"$root"'/scripts"; }; function grep { return 1; }
-    source "'"$root"'/scripts/lib-setup.sh"; packages "a test" cmake'
+  run --separate-stderr -1 in_lib 'command() { [[ $2 != apt-get ]] && builtin command "$@"; }; packages "a test" cmake'
   [[ "$stderr" == *"a test needs cmake"* ]]
 }
 
