@@ -44,6 +44,8 @@ class Engine:
     undercount: int = 0
     """usage.prompt_tokens is lower than the truth by this."""
     usage: bool = True
+    continuous: bool = False
+    """Count in every event of a stream."""
     ignore_stream: bool = False
     refuse_fields: tuple[str, ...] = ()
     """Optional request fields that are refused by name with 400."""
@@ -290,13 +292,16 @@ class Handler(BaseHTTPRequestHandler):
             if not engine.burst:
                 outer.sleep(engine.step_s)
             text = "" if engine.hide_text else "word "
-            yield self._event({"delta": {"content": text}} if chat else {"text": text})
+            event = {"delta": {"content": text}} if chat else {"text": text}
+            counts = {"usage": {"prompt_tokens": usage["prompt_tokens"], "completion_tokens": step + 1}}
+            yield self._event(event, counts if engine.continuous else {})
         yield self._event({"delta": {}, "finish_reason": stop} if chat else {"text": "", "finish_reason": stop})
         if engine.usage and body.get("stream_options", {}).get("include_usage"):
             yield json.dumps({"choices": [], "usage": usage}).encode()
 
-    def _event(self, choice: dict[str, Any]) -> bytes:
-        return json.dumps({"model": self.server_.engine.model, "choices": [{"index": 0, **choice}]}).encode()
+    def _event(self, choice: dict[str, Any], more: dict[str, Any] | None = None) -> bytes:
+        value = {"model": self.server_.engine.model, "choices": [{"index": 0, **choice}], **(more or {})}
+        return json.dumps(value).encode()
 
     def _sleep_steps(self, steps: int) -> None:
         self.server_.sleep(steps * self.server_.engine.step_s)

@@ -81,7 +81,8 @@ def probe(
     **options: Any,
 ) -> Verdict:
     """Probe a lying server; the boot ledger says that all is well unless one is given."""
-    found = boot_ledger(1_000_000, server.engine.slots, server.engine.window) if ledger == "sound" else ledger
+    slots = 64 if "/props" in server.engine.override else server.engine.slots
+    found = boot_ledger(1_000_000, slots, server.engine.window) if ledger == "sound" else ledger
     assert found is None or isinstance(found, BootLedger)
     declared = endpoint(server.listen, seqs, length, served_name, api_key_file=key_file)
     return probe_endpoint(declared, api, found, limits=limits, **options)

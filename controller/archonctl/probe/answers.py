@@ -147,3 +147,13 @@ def listed_window(value: object, model: str) -> int | None:
             window = as_int(pick(entry, "max_model_len"))
             return window or as_int(pick(entry, "meta", "n_ctx")) or None
     return None
+
+
+def is_same_model(value: object, asked: str, answered: str) -> bool:
+    """True if two ids of a model list name one model (llama.cpp ``aliases``, vLLM ``root``)."""
+    if asked == answered:
+        return True
+    found = {as_str(pick(entry, "id")): entry for entry in items(pick(value, "data"))}
+    one, other = found.get(asked), found.get(answered)
+    roots = {as_str(pick(one, "root")), as_str(pick(other, "root"))}
+    return answered in items(pick(one, "aliases")) or (len(roots) == 1 and "" not in roots)

@@ -64,7 +64,7 @@ async def _held(session: Session, shape: Shape, pace: Pace) -> Leg:
             "held_at_once": hold.at_once,
             "held_tokens_at_least": hold.peak_tokens,
         }
-        fault = _not_held(session, flight, hold, pace, attempt)
+        fault = _not_held(session, shape, flight, hold, attempt)
         if fault is None:
             return _proven(session, hold)
         if attempt == ATTEMPTS or fault.status == "fail" or _short_answers(flight):
@@ -142,44 +142,43 @@ def _preempted(before: float | None, after: float | None) -> None:
         )
 
 
-def _not_held(session: Session, flight: Flight, hold: Hold, pace: Pace, attempt: int) -> Fault | None:
-    contract, wanted = session.contract, f"{session.contract.seqs} at once"
+def _not_held(session: Session, shape: Shape, flight: Flight, hold: Hold, attempt: int) -> Fault | None:
+    """Why the sequences were not held at once, or cannot be said to have been; None if they were."""
+    seqs, wanted = session.contract.seqs, f"{session.contract.seqs} at once"
+    visible = bool(shape.completions) or all(seen.counted for seen in flight.seen.values())
     if hold.stalled:
-        return Fault(
-            "sequence-stalled",
-            f"{len(hold.stalled)} of {contract.seqs} sequences stood still until another one had ended",
-            expected=wanted,
-            actual=f"{contract.seqs - len(hold.stalled)} at once",
-        )
-    if hold.at_once < contract.seqs:
-        said = f"at most {hold.at_once} of {contract.seqs} sequences were held at once"
-        if _waited(flight, hold, pace, attempt, session):
-            return Fault(
-                "not-held-at-once",
-                f"{said}: the others waited until one had ended",
-                expected=wanted,
-                actual=f"{hold.at_once} at once",
-            )
-        return _unproven(f"all were admitted, but {said} as far as was seen{_short_answers(flight)}", wanted, hold)
+        code, moving = "sequence-stalled", seqs - len(hold.stalled)
+        said = f"{len(hold.stalled)} of {seqs} sequences stood still until another one had ended"
+        proven = visible
+    elif hold.at_once < seqs:
+        code, moving = "not-held-at-once", hold.at_once
+        said = f"at most {hold.at_once} of {seqs} sequences were held at once, the others came when one had ended"
+        proven = visible and _waited(session, flight, hold, attempt)
+    else:
+        return _too_low(session, flight, hold, wanted)
+    if proven:
+        return Fault(code, said, expected=wanted, actual=f"{moving} at once")
+    return _unproven(f"all were admitted; as far as was seen, {said}{_short_answers(flight)}", wanted, hold)
+
+
+def _too_low(session: Session, flight: Flight, hold: Hold, wanted: str) -> Fault | None:
+    """What is missing although all were past their prefill at one moment."""
     if not hold.together:
         return _unproven("all were admitted, but were not seen to advance together", wanted, hold)
-    if hold.peak_tokens < LEAST_SHARE * contract.tokens:
-        return _unproven(
-            f"all were held at once, but only at {hold.peak_tokens:,} of {contract.tokens:,} tokens"
-            f"{_short_answers(flight)}",
-            wanted,
-            hold,
-        )
+    if hold.peak_tokens < LEAST_SHARE * session.contract.tokens:
+        height = f"{hold.peak_tokens:,} of {session.contract.tokens:,} tokens"
+        return _unproven(f"all were held at once, but only at {height}{_short_answers(flight)}", wanted, hold)
     return None
 
 
-def _waited(flight: Flight, hold: Hold, pace: Pace, attempt: int, session: Session) -> bool:
+def _waited(session: Session, flight: Flight, hold: Hold, attempt: int) -> bool:
     """True if a late sequence surely began only after another had ended.
 
     The early ones answered for so long that an engine with room would have let it in, and it came later than any
     doubt about the order in which this client looked.
     """
-    if hold.late_s is None or any(seen.finish_reason != "length" for seen in flight.seen.values()):
+    pace = session.pace
+    if pace is None or hold.late_s is None or any(seen.finish_reason != "length" for seen in flight.seen.values()):
         return False
     if hold.late_s < max(_LEAST_LATE_S, 3 * flight.lag_s):
         return False

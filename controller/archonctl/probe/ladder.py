@@ -7,6 +7,7 @@ import json
 from archonctl.probe.address import model_names
 from archonctl.probe.answers import (
     Generation,
+    is_same_model,
     judge_generation,
     listed_window,
     model_ids,
@@ -213,13 +214,8 @@ async def _ask(session: Session) -> tuple[str, Answer]:
 
 def _same_model(session: Session, found: Generation) -> None:
     """A wrapper that falls back to another model says so in the answer, if anywhere."""
-    known = {
-        "",
-        session.model,
-        *(model_ids(session.model_list) or ()),
-        *model_names(session.endpoint, session.api.id_from_file),
-    }
-    if found.model not in known:
+    known = {"", *model_names(session.endpoint, session.api.id_from_file)}
+    if found.model not in known and not is_same_model(session.model_list, session.model, found.model):
         named = session.http.excerpt(found.model, 200)
         raise Fault(
             "model-id-mismatch",

@@ -23,7 +23,7 @@ class Limits:
     floor_s: float = 120.0
     cap_s: float = 7200.0
     hang_s: float = 5.0
-    idle_s: float = 10.0
+    idle_s: float = 30.0
     """How long to wait for the engine to become idle before full-height requests are sent."""
     body_bytes: int = 4 * 1024 * 1024
     stream_bytes: int = 256 * 1024 * 1024

@@ -17,6 +17,9 @@ Count = Callable[[str], Awaitable[int]]
 
 TOLERANCE = 16
 """How many tokens a prompt may stay under its target; the answer's budget makes up for it, so the height is exact."""
+REQUEST = "\n\nRepeat all of the words above in the same order, then begin again, and do not stop."
+"""Keeps a model that cannot be told to ignore its end-of-text token busy for long."""
+_LEAST_FOR_REQUEST = 1024
 _ROUNDS = 40
 _WORDS_PER_TOKEN = 4
 """No tokenizer makes one token of more random words than that: a count that says so is no count."""
@@ -65,10 +68,11 @@ class PromptSource:
 
         Raises Fault ``prompt-not-sizable`` if the tokenizer's counts lead nowhere.
         """
+        ending = REQUEST if target >= _LEAST_FOR_REQUEST else ""
         low, low_tokens, high = 0, 0, 0
         words = max(1, int(target / tokens_per_word)) if tokens_per_word else max(1, target // 2)
         for _ in range(_ROUNDS):
-            text = self.text(index, words)
+            text = self.text(index, words) + ending
             tokens = await count(text)
             if target - TOLERANCE <= tokens <= target:
                 return Prompt(text, tokens)

@@ -28,6 +28,8 @@ class Seen:
     completion_tokens: int | None = None
     finish_reason: str = ""
     finished: bool = False
+    counted: bool = False
+    """True if the engine counts while it answers, so that a token is seen even if its text is held back."""
     over: bool = False
 
     def absorb(self, value: object) -> Change:
@@ -60,6 +62,7 @@ class Seen:
             self.prompt_tokens = prompt
         if done is not None:
             self.completion_tokens = done
+            self.counted = self.counted or not self.finished
 
 
 def _has_text(choice: object) -> bool:

@@ -76,12 +76,20 @@ SOUND = {
     "chat only": Engine(no_completions=True),
     "chat only and reasoning": Engine(no_completions=True, reasoning=True),
     "refuses optional fields by name": Engine(refuse_fields=("cache_prompt", "ignore_eos", "continuous_usage_stats")),
+    "counts in every event": Engine(continuous=True),
+    "chat that hides its text but counts": Engine(no_completions=True, hide_text=True, continuous=True),
     "larger window than promised": Engine(window=2000),
     "slow prefill": Engine(prefill_s=0.002),
     "text hidden, tokens counted": on(CHAT, chat_says(content="", completion_tokens=32)),
     "reasoning under vLLM's name": on(CHAT, chat_says(content=None, reasoning="thinking")),
     "reasoning, finish_reason stop": on(CHAT, chat_says(content="", reasoning_content="hm", finish_reason="stop")),
     "chat refused for want of a template": on(CHAT, lies.answers_json({"error": {"message": "no template"}}, 400)),
+    "answers under an alias": Engine(
+        override={
+            "/v1/models": lies.answers_json({"data": [{"id": MODEL, "root": "a"}, {"id": "alias", "root": "a"}]}),
+            CHAT: lies.answers_json(completion(model="alias")),
+        }
+    ),
     "health without a body": on("/health", lies.answers(200, b"", "text/plain")),
     "no report": on("/props", lies.answers(404, b"{}")),
     "garbage where the report should be": on("/props", HTML),
@@ -186,6 +194,21 @@ BROKEN: dict[str, tuple[Engine, str, str]] = {
         "generation",
         "generation-empty",
     ),
+    "chat that serialises, counted": (
+        Engine(slots=1, prefill_s=0.002, no_completions=True, continuous=True, override=NO_REPORT),
+        "capacity",
+        "not-held-at-once",
+    ),
+    "answers from another listed model": (
+        Engine(
+            override={
+                "/v1/models": lies.answers_json({"data": [{"id": MODEL, "root": "a"}, {"id": "small", "root": "b"}]}),
+                CHAT: lies.answers_json(completion(model="small")),
+            }
+        ),
+        "generation",
+        "model-id-mismatch",
+    ),
     "window too small": (Engine(window=128), "engine-report", "window-short"),
     "window too small, report lies": (Engine(window=128, stated_window=512), "capacity", "window-exceeded"),
     "pool too small": (Engine(pool=300), "capacity", "pool-exhausted"),
@@ -265,6 +288,16 @@ UNSEEN: dict[str, tuple[Engine, str, str]] = {
     "no streaming": (Engine(ignore_stream=True), "capacity", "stream-not-supported"),
     "answers end early": (Engine(eos_after=3), "capacity", "hold-unproven"),
     "answers in one write": (Engine(burst=True), "capacity", "hold-unproven"),
+    "chat that serialises, uncounted": (
+        Engine(slots=1, prefill_s=0.002, no_completions=True, override=NO_REPORT),
+        "capacity",
+        "hold-unproven",
+    ),
+    "chat whose others stand still, uncounted": (
+        Engine(stall_others=True, step_s=0.03, lie_above=150, no_completions=True),
+        "capacity",
+        "hold-unproven",
+    ),
     "others use it": (
         on("/slots", lies.answers_json([{"id": 0, "is_processing": True}])),
         "capacity",
