@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -57,6 +56,8 @@ class Parser(argparse.ArgumentParser):
             ]
         else:
             return ""
+        import difflib
+
         close = difflib.get_close_matches(wrong, known, n=1)
         return f"; did you mean {close[0]}?" if close else ""
 
