@@ -77,7 +77,10 @@ class Retired:
 
 @dataclass(frozen=True, slots=True)
 class Managed:
-    """A flag that is not the declaration's to set as a knob: ``reason``, and what to do ``instead``."""
+    """A flag that is not the declaration's to set as a knob: ``reason``, and what to do ``instead``.
+
+    ``code`` is ``knob-secret`` where the value would be one.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = _ROW
 
@@ -85,6 +88,7 @@ class Managed:
     reason: str
     instead: str
     source: str
+    code: Literal["knob-reserved", "knob-secret"] = "knob-reserved"
 
 
 @dataclass(frozen=True, slots=True)

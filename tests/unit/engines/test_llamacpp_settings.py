@@ -180,7 +180,7 @@ def test_what_is_derived_always_funds_the_contract(seqs: int, length: int, margi
 @given(
     knobs=st.dictionaries(
         st.sampled_from([*ALIASES, *ALIASES.values(), "fit", "rope-scale", "swa-full", "override-kv", "nonsense"]),
-        st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=12)),
+        st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=12)),
         max_size=4,
     )
 )

@@ -48,7 +48,7 @@ def command_line(endpoint: Endpoint) -> CommandLine:
     """argv and environment for one declaration.
 
     Raises DeclarationError: ``engine-binary-missing``, ``listen-invalid``, ``knob-unknown``, ``knob-retired``,
-    ``knob-managed``, ``knob-bad-value`` and those of ``settings_of``.
+    ``knob-reserved``, ``knob-secret``, ``knob-bad-value`` and those of ``settings_of``.
     """
     if not endpoint.engine.binary:
         raise DeclarationError(
@@ -144,7 +144,7 @@ def _one(
     knob, positive = found
     if managed := known.find_managed(knob):
         raise DeclarationError(
-            "knob-managed", f"{knob.option} is no knob: {managed.reason}", where=where, hint=managed.instead
+            managed.code, f"{knob.option} is no knob: {managed.reason}", where=where, hint=managed.instead
         )
     if deprecated := known.find_deprecated(knob):
         notes.append(f"knob {key}: {deprecated.effect}")
