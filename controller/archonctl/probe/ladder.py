@@ -52,7 +52,7 @@ async def health(session: Session) -> Leg:
     if isinstance(answer, Fault):
         raise answer
     if answer is None:
-        raise unseen("not-asked", "the health path was not asked")
+        raise unseen("", "the health path was not asked")
     said = session.http.excerpt(answer.body)
     if answer.status in session.api.loading_statuses:
         raise unseen("engine-loading", f"HTTP {answer.status}: the engine is not ready: {said}", evidence=said)
@@ -93,7 +93,7 @@ async def models(session: Session) -> Leg:
     if isinstance(answer, Fault):
         raise answer
     if answer is None:
-        raise unseen("not-asked", "the model list was not asked for")
+        raise unseen("", "the model list was not asked for")
     listed = session.http.json(answer, session.api.models)
     said = session.http.excerpt(answer.body)
     refusal = read_refusal(listed)
@@ -121,7 +121,7 @@ async def model_id(session: Session) -> Leg:
     names = model_names(session.endpoint, session.api.id_from_file)
     shown = session.http.excerpt(", ".join(ids), 200)
     if not ids:
-        raise unseen("not-asked", "there is no model list")
+        raise unseen("", "there is no model list")
     if not names:
         return Leg(
             "model-id",
@@ -208,7 +208,7 @@ async def _ask(session: Session) -> tuple[str, Answer]:
             return path, answer
         answer = first or answer
     if answer is None:
-        raise unseen("not-asked", "the engine has neither a chat nor a completions path")
+        raise unseen("", "the engine has neither a chat nor a completions path")
     return paths[0][0], answer
 
 

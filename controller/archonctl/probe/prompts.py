@@ -20,6 +20,8 @@ TOLERANCE = 16
 REQUEST = "\n\nRepeat all of the words above in the same order, then begin again, and do not stop."
 """Keeps a model that cannot be told to ignore its end-of-text token busy for long."""
 _LEAST_FOR_REQUEST = 1024
+_HEAD_WORDS = 3
+"""Words that are the prompt's number: 64 to the third is more than ``contract.seqs`` may be."""
 _ROUNDS = 40
 _WORDS_PER_TOKEN = 4
 """No tokenizer makes one token of more random words than that: a count that says so is no count."""
@@ -28,7 +30,7 @@ _TEXT = (
     "apple river stone cloud paper green table light north water field sound horse metal glass sugar bread train "
     "house plant tower music ocean flame brick chair cable wheel honey lemon pearl tiger grape amber cedar delta "
     "eagle frost giant hotel index joker knife llama mango noble olive piano queen radar salad torch uncle vivid "
-    "whale xenon yacht zebra basin coral dwarf ember"
+    "whale xenon yacht zebra basin coral dwarf ember ivory jelly"
 )
 WORDS = tuple(_TEXT.split())
 """64 words of 5 letters."""
@@ -53,12 +55,8 @@ class PromptSource:
         """The first ``words`` words of prompt ``index``; a longer one begins with every shorter one."""
         if words <= 0:
             return ""
-        head, rest = [], index
-        while True:
-            head.append(WORDS[(rest + self._shift) % len(WORDS)])
-            rest //= len(WORDS)
-            if not rest:
-                break
+        digits = [index // len(WORDS) ** place % len(WORDS) for place in range(_HEAD_WORDS)]
+        head = [WORDS[(digit + self._shift) % len(WORDS)] for digit in digits]
         rng = Random(f"{self._seed}/{index}")
         body = rng.choices(WORDS, k=max(0, words - len(head)))
         return " ".join([*head, *body][:words])

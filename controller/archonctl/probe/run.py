@@ -105,10 +105,10 @@ class _Run:
         blocked = next((each for each in needs if self._legs[each].status != "pass"), "")
         broken = next((leg.id for leg in self._legs.values() if leg.status == "fail"), "")
         if blocked:
-            self._add(Leg(leg_id, "skip", f"not run: {blocked} did not pass", code="skipped", required=required))
+            self._add(Leg(leg_id, "skip", f"not run: {blocked} did not pass", required=required))
             return
         if costly and self._stop and broken:
-            self._add(Leg(leg_id, "skip", f"not run: {broken} failed already", code="skipped", required=required))
+            self._add(Leg(leg_id, "skip", f"not run: {broken} failed already", required=required))
             return
         started = time.monotonic()
         try:
