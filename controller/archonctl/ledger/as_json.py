@@ -1,4 +1,4 @@
-"""Ledgers and check reports as JSON-ready values with a published schema."""
+"""Ledgers and check reports under their published schemas: ``ledger-1.json`` and ``ledger-check-1.json``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from archonctl.ledger.values import BootLedger, Reading, Remark
 
 Json = dict[str, object]
 
+UNDETECTED = "unknown"
+"""What the reader calls an engine that the lines do not tell."""
+
 
 def ledger_json(ledger: BootLedger) -> Json:
     """A ledger as ``archonctl.ledger/1``. What was not seen is absent or null, never 0."""
     cause = refusal(ledger)
     return {
         "schema": "archonctl.ledger/1",
-        "engine": ledger.engine,
+        "engine": None if ledger.engine == UNDETECTED else ledger.engine,
         "engine_version": ledger.engine_version or None,
         "ready": bool(ledger.ready_line),
         "ready_line": ledger.ready_line or None,
@@ -30,16 +33,15 @@ def ledger_json(ledger: BootLedger) -> Json:
 
 
 def _reading(engine: str, name: str, reading: Reading) -> Json:
-    value = reading.value
-    figure: Json = {
-        "value": plain(reading),
-        "unit": unit_of(engine, name),
+    value, best = reading.value, plain(reading)
+    return {
+        "value": best,
+        "low": best if value.is_exact else round(value.low, 6),
+        "high": best if value.is_exact else round(value.high, 6),
+        "unit": unit_of(engine, name) or None,
         "line": reading.line_no,
         "text": reading.text,
     }
-    if not value.is_exact:
-        figure |= {"low": round(value.low, 6), "high": round(value.high, 6)}
-    return figure
 
 
 def _remark(remark: Remark) -> Json:
@@ -58,7 +60,7 @@ def check_json(report: CheckReport) -> Json:
 
 def _case(case: CheckedCase) -> Json:
     predicted = case.prediction
-    found: Json = {
+    return {
         "id": case.id,
         "engine_detected": case.engine_detected,
         "engine_version": case.engine_version or None,
@@ -70,7 +72,5 @@ def _case(case: CheckedCase) -> Json:
         "error": case.error,
         "refusal": case.refusal or None,
         "remarks": list(case.remarks),
+        "reason": predicted.reason or None,
     }
-    if predicted.kv_tokens is None:
-        found["reason"] = predicted.reason
-    return found

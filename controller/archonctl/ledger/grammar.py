@@ -54,6 +54,8 @@ class Row:
     pattern: str
     example: str
     source: str
+    marker: str = ""
+    """A substring that the coarse test looks for instead of the literal, where many rows can share it."""
     effect: Effect = "figures"
     code: str = ""
     severity: str = ""
@@ -65,6 +67,8 @@ class Row:
     """True where the line shows that what failed before it has been overcome."""
     after_ready: bool = False
     """True where the line still counts once the engine serves."""
+    early: bool = False
+    """True where the line stands before the one that begins a boot, and belongs to that boot."""
     levels: str = ""
     """If given, only lines of these level letters match."""
     places: int = 0
@@ -96,10 +100,10 @@ class Grammar:
     display: str
     healthy: tuple[str, ...]
     """Figures that a healthy boot prints; those that are absent are reported as missing."""
-    markers: tuple[str, ...]
-    """Short strings of which every line of interest holds one: the first, coarse test."""
     rules: Mapping[str, FigureRule]
     rows: tuple[Row, ...]
+    core: frozenset[str] = frozenset()
+    """Ids of the rows that a ledger is about: looked for however far into a log."""
     own: frozenset[str] = frozenset()
     """Ids of the rows that only this engine prints."""
     source_lines: Mapping[str, str] = field(default_factory=dict)
@@ -188,19 +192,17 @@ def grammar(engine: str) -> Grammar:
     rows = [_row(r) for r in cast("list[Mapping[str, object]]", raw.get("row", []))]
     own = frozenset(row.id for row in rows if row.tells)
     rules = {name: _figure(name, table) for name, table in figures.items()}
-    markers = cast("list[str]", raw["markers"])
     for base in cast("list[str]", raw.get("extends", [])):
         inner = grammar(base)
         rules = {**inner.rules, **rules}
         rows += [row for row in inner.rows if row not in rows]
-        markers = markers + list(inner.markers)
     return Grammar(
         engine=engine,
         display=_text(raw, "display") or engine,
         healthy=tuple(cast("list[str]", raw.get("healthy", []))),
-        markers=tuple(dict.fromkeys(markers)),
         rules=rules,
         rows=tuple(rows) + common_rows(),
+        core=frozenset(cast("list[str]", raw.get("core", []))),
         own=own,
         source_lines=cast(Mapping[str, str], raw.get("source_lines", {})),
         make_book=_book(engine),
@@ -225,12 +227,12 @@ def common_rows() -> tuple[Row, ...]:
 
 def common_grammar() -> Grammar:
     """What can be read where the engine is not known: remarks only."""
-    return Grammar("unknown", "unknown", (), common_markers(), {}, common_rows())
+    return Grammar("unknown", "unknown", (), {}, common_rows())
 
 
-def common_markers() -> tuple[str, ...]:
-    """Coarse markers of the common rows."""
-    return tuple(cast("list[str]", _common()["markers"]))
+def shorts() -> tuple[str, ...]:
+    """Short strings that many lines of interest share."""
+    return tuple(cast("list[str]", _common()["shorts"]))
 
 
 def all_grammars() -> Iterator[Grammar]:

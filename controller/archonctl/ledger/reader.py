@@ -9,16 +9,18 @@ from typing import IO, Protocol, runtime_checkable
 
 from archonctl.errors import UsageError
 from archonctl.ledger.clean import LINE_LIMIT, Message, clean
-from archonctl.ledger.grammar import ENGINES, Row, common_grammar, common_markers, grammar, kind_of
-from archonctl.ledger.sieve import Hits, Sieve
+from archonctl.ledger.grammar import ENGINES, Row, common_grammar, grammar, kind_of, shorts
+from archonctl.ledger.sieve import Sieve, blind, pieces
 from archonctl.ledger.track import TEXT_LIMIT, Taken, Track
 from archonctl.ledger.values import BootLedger, Change
 
 Line = bytes | str
 
 BLOCK_BYTES = 1 << 20
+DEEP_BYTES = 16 << 20
+"""Bytes in which everything is looked for, whatever the engine; most boots end long before."""
 WRAP_AT = 40
-"""Where the literal of a wrapped message may begin: after "ValueError: " and its like, not in the middle of a prompt."""
+"""Where the literal of a wrapped message may begin: after "ValueError: ", not in the middle of a prompt."""
 HOLD_LINES = 3
 """Lines by which a wrapped message may go on."""
 
@@ -48,9 +50,9 @@ class LedgerReader:
         self._tracks = [Track(grammar(name)) for name in ([self._given] if self._given else ENGINES)]
         self._common = Track(common_grammar())
         self._rows = _dispatch([*self._tracks, self._common])
-        markers = [marker for track in self._tracks for marker in track.grammar.markers]
-        self._sieve = Sieve([*markers, *common_markers()], [row.literal for row, _ in self._rows])
-        self._lines = 0
+        self._sieve = self._sieve_of(self._rows)
+        self._plan = "family" if self._given else "all"
+        self._lines = self._bytes = 0
         self._held: _Held | None = None
 
     def feed(self, line: Line) -> Change | None:
@@ -63,22 +65,18 @@ class LedgerReader:
 
     def feed_block(self, block: bytes) -> None:
         """Take many whole lines at once: several times faster than ``feed`` where little of interest is in them."""
-        hits = Hits(block, self._sieve.markers)
-        cursor, number, end = 0, self._lines, len(block)
-        while cursor < end:
-            start = cursor if self._held else hits.after(cursor)
-            if start < 0:
-                break
-            number += block.count(b"\n", cursor, start) + 1
-            stop = block.find(b"\n", start)
-            stop = end if stop < 0 else stop
-            raw = block[start : min(stop, start + 4 * LINE_LIMIT)]
-            if self._held or self._sieve.fine(raw):
-                self._look(raw, number)
-            cursor = stop + 1
-        if cursor < end:
-            number += block.count(b"\n", cursor) + (not block.endswith(b"\n"))
-        self._lines = number
+        self._bytes += len(block)
+        for piece in pieces(block):
+            wanted = self._sieve.wanted(piece)
+            if not wanted and self._held is None:
+                self._lines += piece.count(b"\n") + (not piece.endswith(b"\n"))
+                continue
+            for line in piece.removesuffix(b"\n").split(b"\n"):
+                self._lines += 1
+                if self._held is not None or blind(line) in wanted:
+                    self._look(line, self._lines)
+        if self._plan != "family" and self._bytes > DEEP_BYTES:
+            self._narrow()
 
     def result(self) -> BootLedger:
         """The ledger as it stands. ``engine`` is "unknown" where the lines do not tell."""
@@ -93,6 +91,22 @@ class LedgerReader:
         self._release()
         track = _leader(self._tracks)
         return track.name if track else "unknown"
+
+    def _sieve_of(self, rows: Iterable[tuple[Row, Sequence[Track]]]) -> Sieve:
+        return Sieve([(row.marker or row.literal, row.literal) for row, _ in rows], shorts())
+
+    def _narrow(self) -> None:
+        """Far into a long log: look for what the engines seen so far print; with none seen, for capacity alone."""
+        told = [track for track in self._tracks if track.seen]
+        plan = "family" if told else "capacity"
+        if plan == self._plan:
+            return
+        self._plan = plan
+        if told:
+            rows = [pair for pair in self._rows if any(track in told or track is self._common for track in pair[1])]
+        else:
+            rows = [pair for pair in self._rows if any(pair[0].id in track.grammar.core for track in pair[1])]
+        self._sieve = self._sieve_of(rows)
 
     def _change(self, taken: list[tuple[Track, Taken]]) -> Change | None:
         """What the line changed, as the engine that it tells sees it."""

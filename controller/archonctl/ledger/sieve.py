@@ -1,57 +1,95 @@
-"""The cheap test before the grammar: which lines of a block can hold anything of interest.
+"""The cheap tests before the grammar: which lines of a block can hold anything of interest.
 
-Two steps. Coarse: a handful of short markers, found with ``bytes.find`` over a whole block (a block of noise costs
-one scan per marker). Fine: one regular expression of all literals, tried on the lines that a marker hit.
+1. Seen before: a line that differs from a known line of noise in its digits alone is noise (one set operation a piece).
+2. Coarse: a few short markers, found with ``bytes.find`` over all that is left; each marker costs a scan.
+3. Fine: the literals that belong to the marker that was hit.
+
+Literals and markers hold no digits, so the first test changes nothing for the other two.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+PIECE_BYTES = 1 << 17
+_QUIET_LINES = 8192
+_QUIET_BYTES = 512
+_RETRY_PIECES = 32
+"""Pieces for which the first test is left out after it was of no use."""
+
+_BLIND = bytes.maketrans(b"0123456789", b"0000000000")
 
 
-def fewest(markers: Iterable[str]) -> tuple[bytes, ...]:
-    """Markers without those that contain another one."""
-    unique = sorted(set(markers), key=len)
-    kept: list[str] = []
-    for marker in unique:
-        if not any(other in marker for other in kept):
-            kept.append(marker)
-    return tuple(marker.encode() for marker in kept)
+def pieces(block: bytes) -> Iterator[bytes]:
+    """Cut a block at line ends into pieces of about ``PIECE_BYTES``."""
+    start, end = 0, len(block)
+    while start < end:
+        stop = end if end - start <= PIECE_BYTES else block.rfind(b"\n", start, start + PIECE_BYTES) + 1
+        if stop <= start:  # a line longer than a piece
+            stop = block.find(b"\n", start) + 1 or end
+        yield block[start:stop]
+        start = stop
+
+
+def blind(line: bytes) -> bytes:
+    """A line with every digit as 0."""
+    return line.translate(_BLIND)
 
 
 class Sieve:
-    """Tells lines of interest from noise. ``markers`` must be such that each literal contains one of them."""
+    """Tells lines of interest from noise.
 
-    def __init__(self, markers: Iterable[str], literals: Iterable[str]) -> None:
-        self.markers = fewest(markers)
-        self._fine = re.compile(b"|".join(re.escape(lit.encode()) for lit in sorted(set(literals), key=len)))
+    Each pair is (coarse, literal): every line of interest holds both. Coarse strings that hold one of ``shorts`` share
+    it as their marker.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]], shorts: Sequence[str]) -> None:
+        groups: dict[str, set[str]] = {}
+        for coarse, literal in pairs:
+            marker = next((m for m in groups if m in coarse), None)
+            marker = marker or next((short for short in shorts if short in coarse), coarse)
+            groups.setdefault(marker, set()).add(literal)
+        self.groups = {m.encode(): tuple(sorted(lit.encode() for lit in lits)) for m, lits in groups.items()}
+        self._quiet: set[bytes] = set()
+        self._skip = 0
 
     def wants(self, line: bytes) -> bool:
         """True if the line may match a row of the grammar."""
-        return any(marker in line for marker in self.markers) and self._fine.search(line) is not None
+        for marker, literals in self.groups.items():
+            if marker in line:
+                for literal in literals:
+                    if literal in line:
+                        return True
+        return False
 
-    def fine(self, line: bytes) -> bool:
-        """The second step alone, for a line that a marker hit."""
-        return self._fine.search(line) is not None
+    def wanted(self, piece: bytes) -> frozenset[bytes]:
+        """The lines of a piece that may match, blind to digits (see ``blind``)."""
+        if self._skip:
+            self._skip -= 1
+            return frozenset(map(blind, self._hits(piece)))
+        keys = set(blind(piece).split(b"\n"))
+        new = keys - self._quiet
+        wanted = frozenset(self._hits(b"\n".join(new))) if new else frozenset()
+        self._learn(new - wanted, of=len(keys))
+        return wanted
 
+    def _learn(self, noise: set[bytes], of: int) -> None:
+        """Remember lines of noise; give the first test up for a while where lines do not repeat."""
+        if len(noise) > of // 2 + 8:
+            self._skip = _RETRY_PIECES
+        if len(self._quiet) + len(noise) > _QUIET_LINES:
+            self._quiet.clear()
+        if len(noise) <= _QUIET_LINES:
+            self._quiet.update(line for line in noise if len(line) <= _QUIET_BYTES)
 
-class Hits:
-    """Starts of the lines of one block that hold a marker, in order."""
-
-    def __init__(self, block: bytes, markers: Sequence[bytes]) -> None:
-        self._block = block
-        self._next = dict.fromkeys(markers, -1)
-
-    def after(self, cursor: int) -> int:
-        """Start of the first line at or after ``cursor`` (itself the start of a line) with a marker; -1 for none."""
-        end = len(self._block)
-        best = end
-        for marker, position in self._next.items():
-            if position < cursor:
-                found = self._block.find(marker, cursor)
-                self._next[marker] = found if found >= 0 else end
-            best = min(best, self._next[marker])
-        if best == end:
-            return -1
-        return max(cursor, self._block.rfind(b"\n", cursor, best) + 1)
+    def _hits(self, piece: bytes) -> Iterator[bytes]:
+        """Lines that hold a marker and one of its literals; one may come several times."""
+        for marker, literals in self.groups.items():
+            at = piece.find(marker)
+            while at >= 0:
+                stop = piece.find(b"\n", at)
+                stop = stop if stop >= 0 else len(piece)
+                line = piece[piece.rfind(b"\n", 0, at) + 1 : stop]
+                if any(literal in line for literal in literals):
+                    yield line
+                at = piece.find(marker, stop)

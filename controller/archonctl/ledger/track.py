@@ -43,6 +43,7 @@ class Track:
     _per_code: dict[str, int] = field(default_factory=dict)
     _reported: dict[str, Find] = field(default_factory=dict)
     _dirty: bool = False
+    _early: list[tuple[Row, Sighting]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.book = self.grammar.make_book(self.grammar.rules)
@@ -53,6 +54,11 @@ class Track:
         return self._own + self._shared if self._own else 0
 
     @property
+    def seen(self) -> bool:
+        """True if any line told this engine or one that it shares lines with."""
+        return self._own + self._shared > 0
+
+    @property
     def name(self) -> str:
         """What the engine's people call it."""
         return self.book.facts().get("engine_name", self.grammar.display)
@@ -61,6 +67,8 @@ class Track:
         """Take in one sighting of a row of this grammar. None where it counts for nothing."""
         if row.effect == "boot" and self._dirty:
             self._restart()
+        elif row.early:
+            self._early = [*self._early[-16:], (row, sighting)]
         if self.ready_line and not row.after_ready and row.effect != "remark":
             return None  # what is printed once it serves may be anybody's text
         if row.id in self.grammar.own:
@@ -70,7 +78,9 @@ class Track:
         if "engine_version" in sighting.facts:
             self.version = sighting.facts["engine_version"]
         self.book.note(sighting)
-        self._dirty = self._dirty or row.effect != "boot"
+        if not row.early and (sighting.figures or row.severity == "refusal" or row.effect == "ready"):
+            self._dirty = row.effect != "boot"
+            self._early.clear()
         remark = self._remark(row, sighting) if row.code else None
         if row.proof or row.effect == "ready":
             self.proof_line = sighting.line_no
@@ -92,6 +102,9 @@ class Track:
         self._remarks.clear()
         self._per_code.clear()
         self._dirty = False
+        early, self._early = self._early, []
+        for row, sighting in early:
+            self.take(row, sighting)
 
     def _remark(self, row: Row, sighting: Sighting) -> Remark | None:
         seen = self._per_code.get(row.code, 0)

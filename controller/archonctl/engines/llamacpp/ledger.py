@@ -62,8 +62,6 @@ class _Context:
     state: dict[str, Find] = field(default_factory=dict)
     state_buffers: dict[str, Find] = field(default_factory=dict)
     compute: dict[str, Find] = field(default_factory=dict)
-    unified: bool | None = None
-    failed: bool = False
 
     def main(self) -> _Cache | None:
         """The cache whose cells bound the sequences."""
@@ -82,8 +80,8 @@ class _Context:
         """True where neither the settings of the context nor its compute buffers were printed."""
         return not (self.head or self.compute)
 
-    def streams(self) -> int | None:
-        """Independent KV streams; None where no line says it."""
+    def streams(self, unified: str) -> int | None:
+        """Independent KV streams; None where no line says it. ``unified`` is what the slots line says of it."""
         main = self.main()
         if main is not None and "streams" in main.size:
             return round(main.size["streams"].value.best)
@@ -91,9 +89,9 @@ class _Context:
             return 1  # the form of mid 2025 prints sequences only; the cache was always one
         if main is not None and "kv_size" in main.size:
             return 1
-        if self.unified:
+        if unified == "true":
             return 1
-        if self.unified is False and "n_seq_max" in self.head:
+        if unified == "false" and "n_seq_max" in self.head:
             return round(self.head["n_seq_max"].value.best)
         return None
 
@@ -130,10 +128,6 @@ class LlamaBook(Book):
         here = self._here()
         return self._open() if here.compute else here
 
-    def _on_context_begins(self, _: Sighting) -> None:
-        self._open()
-        self._weights_closed = True
-
     def _on_context_sequences(self, s: Sighting) -> None:
         here = self._here()
         if "n_seq_max" in here.head or here.caches or here.compute:
@@ -147,10 +141,6 @@ class LlamaBook(Book):
         self._keep(s)
 
     _on_context_total = _on_context_sequence = _on_context_per_sequence = _on_context_ubatch = _head
-
-    def _on_context_unified(self, s: Sighting) -> None:
-        self._here().unified = s.facts["kv_unified"] == "true"
-        self.told.update(s.facts)
 
     def _on_kv_creating(self, s: Sighting) -> None:
         context = self._for_cache()
@@ -240,14 +230,12 @@ class LlamaBook(Book):
         found = super().figures()
         real = self._real()
         if real:
-            found |= _of_context(real[0])
+            found |= _of_context(real[0], self.told.get("kv_unified", ""))
             found |= _of_drafts(real[1:])
             if all(context.bare for context in real):  # pieces of several logs: what the first lacks is in the others
                 found = {**{k: v for c in real[1:] for k, v in c.state.items()}, **found}
         found |= _devices("model", self._weights)
         found |= self._by_type
-        if "kv_mib" not in found and real and real[0].failed:
-            found.pop("kv_tokens", None)
         return found
 
     def notes(self) -> Iterable[Note]:
@@ -271,7 +259,7 @@ def _devices(name: str, buffers: dict[str, Find]) -> dict[str, Find]:
     return found
 
 
-def _of_context(context: _Context) -> dict[str, Find]:
+def _of_context(context: _Context, unified: str) -> dict[str, Find]:
     found = dict(context.head)
     main = context.main()
     if main is not None:
@@ -287,7 +275,7 @@ def _of_context(context: _Context) -> dict[str, Find]:
         if len(context.state_buffers) == 1:
             found["rs_per_device_mib"] = next(iter(context.state_buffers.values()))
     found |= _devices("compute", context.compute)
-    tokens = _tokens(context, main)
+    tokens = _tokens(main, context.streams(unified))
     if tokens:
         found["kv_tokens"] = tokens
     return found
@@ -325,11 +313,10 @@ def _of_drafts(drafts: list[_Context]) -> dict[str, Find]:
     return {name: find for name, find in found.items() if find is not None}
 
 
-def _tokens(context: _Context, main: _Cache | None) -> Find | None:
+def _tokens(main: _Cache | None, streams: int | None) -> Find | None:
     """Cells times streams, if the cache was really made and the number of streams is known."""
     if main is None or main.cells is None or main.mib is None or not main.allocated:
         return None
-    streams = context.streams()
     if streams is None:
         return None
     cells = main.cells

@@ -56,10 +56,8 @@ def _part(part: str, parts: Parts) -> dict[str, Find]:
     """``<part>_mib`` in all (weights: on the devices, as ollama users count them) and its shares."""
     cards = total(find for (name, device), find in parts.items() if name == part and not is_host(device))
     host = total(find for (name, device), find in parts.items() if name == part and is_host(device))
-    if part == "weights":
-        whole = cards or host
-    else:
-        whole = total(find for find in (cards, host) if find is not None)
+    both = total(find for find in (cards, host) if find is not None)
+    whole = (cards or host) if part == "weights" else both
     named = {f"{part}_mib": whole, f"{part}_gpu_mib": cards, f"{part}_cpu_mib": host}
     return {name: find for name, find in named.items() if find is not None}
 

@@ -7,9 +7,6 @@ from collections.abc import Iterable
 from archonctl.engines.sighting import Book, Find, Note, Sighting
 from archonctl.memory.interval import GIB, MIB, Interval
 
-_TABLE_LINES = 30
-"""Lines after the head of the budget table in which its rows stand."""
-
 _LABELS = {
     "card total": "card_total_gib",
     "already held": "held_gib",
@@ -30,23 +27,16 @@ _LABELS = {
 
 
 class RadianceBook(Book):
-    """Reads the table rows only under the table's head, and settles what the kv report means in tokens."""
-
-    def __post_init__(self) -> None:
-        self._table_line = 0
+    """Names the rows of the budget table, and settles what the kv report means in tokens."""
 
     def note(self, sighting: Sighting) -> None:
         """Take one sighting in."""
-        if sighting.row == "budget":
-            self._table_line = sighting.line_no
-        elif sighting.row == "budget-row":
+        if sighting.row.startswith("budget-row"):
             self._budget_row(sighting)
         else:
             super().note(sighting)
 
     def _budget_row(self, s: Sighting) -> None:
-        if not self._table_line or s.line_no - self._table_line > _TABLE_LINES:
-            return
         name = _LABELS[s.facts["label"]]
         find = s.figures["size_gib"]
         if name.endswith("_mib"):
