@@ -60,6 +60,31 @@ class Interrupts:
             self._held = False
         self._raise()
 
+    @contextlib.contextmanager
+    def for_asyncio(self) -> Iterator[None]:
+        """Let ``asyncio.run`` handle the signals: it cancels its tasks in order, where a raise would tear them.
+
+        It does so for SIGINT alone, and only over Python's own handler (asyncio.Runner); the others become SIGINT.
+        """
+        if not self._before:
+            yield
+            return
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in SIGNALS[1:]:
+            signal.signal(number, self._as_sigint)
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.number, self._raised = self.number or signal.SIGINT, True
+            raise Interrupted(self.number) from None
+        finally:
+            for number in SIGNALS:
+                signal.signal(number, self._handle)
+
+    def _as_sigint(self, number: int, _frame: FrameType | None) -> None:
+        self.number = self.number or number
+        signal.raise_signal(signal.SIGINT)
+
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.number is None:
             self.number = number

@@ -183,7 +183,8 @@ class _Start:
     def probe(self, engine: Engine, ledger: BootLedger) -> Verdict:
         """Ask the engine itself; one that died meanwhile does not hold, whatever was answered before."""
         self.say("probe", "asking the engine")
-        verdict = self.rooms.probe(self.loaded, ledger, lambda text, f: self.say("probe", text, f, progress=True))
+        with self.interrupts.for_asyncio():
+            verdict = self.rooms.probe(self.loaded, ledger, lambda text, f: self.say("probe", text, f, progress=True))
         status = engine.poll()
         if status is not None:
             reason = f"the engine ended while it was probed: {status.words}"
