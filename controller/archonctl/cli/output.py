@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from argparse import Namespace
@@ -22,6 +23,8 @@ _SGR = {
     "magenta": "35",
     "cyan": "36",
 }
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def wants_colour(stream: TextIO, choice: str) -> bool:
@@ -70,7 +73,9 @@ class Output:
 
     def value(self, value: dict[str, Any]) -> None:
         """The answer, for tools."""
-        print(json.dumps(value, indent=2, ensure_ascii=not self.unicode))
+        text = json.dumps(value, indent=2, ensure_ascii=not self.unicode, allow_nan=False)
+        # A file name need not be UTF-8, JSON must be: such a byte goes out as the escape of its surrogate.
+        print(_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
     def talk(self, text: str) -> None:
         """What a person wants to know on the way; silent with ``--quiet``."""
@@ -83,4 +88,19 @@ class Output:
             print(f"archonctl: {line}", file=sys.stderr)
         print(f"  more: archonctl explain {err.code}", file=sys.stderr)
         if self.json:
-            self.value({"schema": "archonctl.error/1", "exit_code": err.exit_code, "error": err.as_dict()})
+            self.value(error_json(err))
+
+
+def error_json(err: ArchonError) -> dict[str, Any]:
+    """An error under its published schema, ``docs/schemas/error-1.json``; ``also`` has the others of the same file."""
+    also = getattr(err, "problems", ())[1:]
+    return {
+        "schema": "archonctl.error/1",
+        "exit_code": err.exit_code,
+        "error": _said(err),
+        "also": [_said(problem) for problem in also],
+    }
+
+
+def _said(err: ArchonError) -> dict[str, str | None]:
+    return {name: value or None for name, value in err.as_dict().items()}

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from archonctl import __version__
 from archonctl.cli.output import Output
+from archonctl.errors import UsageError
 
 Handler = Callable[[argparse.Namespace, Output], int]
 
@@ -37,9 +38,9 @@ class Parser(argparse.ArgumentParser):
     """argparse that suggests the verb or option that was probably meant."""
 
     def error(self, message: str) -> NoReturn:
-        """One message on stderr, exit 2."""
+        """The usage on stderr; raises UsageError ``command-line-invalid``."""
         self.print_usage(sys.stderr)
-        self.exit(2, f"archonctl: usage: {message}{self._suggestion(message)}\n")
+        raise UsageError("command-line-invalid", message, hint=self._suggestion(message))
 
     def _suggestion(self, message: str) -> str:
         if "invalid choice: " in message:
@@ -59,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         import difflib
 
         close = difflib.get_close_matches(wrong, known, n=1)
-        return f"; did you mean {close[0]}?" if close else ""
+        return f"did you mean {close[0]}?" if close else ""
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ from typing import Any
 from archonctl.cli.output import Output
 from archonctl.cli.verdict_text import verdict_text
 from archonctl.deployment.schema import Contract
+from archonctl.service.exits import ExitStatus
 from archonctl.service.values import UpResult
 
 
@@ -39,10 +40,14 @@ def up_json(result: UpResult) -> dict[str, Any]:
             "listen": f"{result.running.host}:{result.running.port}",
             "log": result.running.log or None,
             "ended": result.ended,
-            "exit": result.exit.words if result.exit else None,
+            "exit": _exit(result.exit) if result.exit else None,
         },
         "boot_seconds": round(result.boot.seconds, 3),
         "plan": plan_json(result.plan),
         "ledger": ledger_json(result.ledger),
-        "probe": verdict_json(result.verdict),
+        "probe": verdict_json(result.verdict, result.endpoint),
     }
+
+
+def _exit(status: ExitStatus) -> dict[str, int | str | None]:
+    return {"code": status.code, "signal": status.signal, "text": status.words}

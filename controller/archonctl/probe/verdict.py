@@ -34,12 +34,19 @@ def _reason(leg: Leg) -> str:
     return f"{leg.id}: {leg.message}"
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    """The verdict under its published schema: ``schema``, ``verdict``, ``legs``, ``reasons``, ``facts``."""
+def verdict_json(verdict: Verdict, endpoint: str) -> dict[str, Any]:
+    """The verdict on an endpoint under its published schema, ``docs/schemas/probe-1.json``."""
     return {
         "schema": SCHEMA,
+        "endpoint": endpoint,
         "verdict": verdict.word,
-        "legs": [{**asdict(leg), "seconds": round(leg.seconds, 3)} for leg in verdict.legs],
+        "legs": [_leg(leg) for leg in verdict.legs],
         "reasons": list(verdict.reasons),
         "facts": dict(verdict.facts),
     }
+
+
+def _leg(leg: Leg) -> dict[str, Any]:
+    """Texts that there is nothing to say for are null, never empty."""
+    said = {name: None if value == "" else value for name, value in asdict(leg).items()}
+    return {**said, "seconds": round(leg.seconds, 3)}

@@ -39,7 +39,7 @@ def run(args: Namespace, out: Output) -> int:
     if out.json:
         from archonctl.probe.verdict import verdict_json
 
-        out.value({**verdict_json(verdict), "endpoint": loaded.name})
+        out.value(verdict_json(verdict, loaded.name))
     else:
         out.answer(verdict_text(loaded.name, endpoint.contract, verdict, out))
     return EXIT[verdict.word]

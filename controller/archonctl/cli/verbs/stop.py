@@ -18,7 +18,8 @@ def run(args: Namespace, out: Output) -> int:
     stopped = stop(EndpointState(state_dir(os.environ), loaded.name))
     what = f"unit {stopped.unit}" if stopped and stopped.unit else f"pid {stopped.pid}" if stopped else ""
     if out.json:
-        out.value({"schema": "archonctl.stop/1", "endpoint": loaded.name, "stopped": what or None})
+        engine = {"mode": stopped.mode, "pid": stopped.pid, "unit": stopped.unit or None} if stopped else None
+        out.value({"schema": "archonctl.stop/1", "endpoint": loaded.name, "stopped": engine})
     else:
         out.answer(f"{loaded.name}: stopped {what}" if stopped else f"{loaded.name}: nothing of it was running")
     return 0
