@@ -1,4 +1,4 @@
-"""Ledgers and check reports under their published schemas: ``ledger-1.json`` and ``ledger-check-1.json``."""
+"""Ledgers and checks under their published schemas, ``docs/schemas/ledger-1.json`` and ``ledger-check-1.json``."""
 
 from __future__ import annotations
 
@@ -72,5 +72,6 @@ def _case(case: CheckedCase) -> Json:
         "error": case.error,
         "refusal": case.refusal or None,
         "remarks": list(case.remarks),
+        "quoted": case.quoted,
         "reason": predicted.reason or None,
     }

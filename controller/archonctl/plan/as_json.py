@@ -1,4 +1,4 @@
-"""The plan under its published schema, ``archonctl.plan/1``: stable keys, bytes as integers."""
+"""The plan under its published schema, ``docs/schemas/plan-1.json``: stable keys, bytes as integers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from archonctl.engines.base import CardShare
+from archonctl.memory.demand import Fit
 from archonctl.memory.interval import Interval
 from archonctl.plan.values import Plan
 
@@ -13,13 +14,13 @@ SCHEMA = "archonctl.plan/1"
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """A JSON-ready dict; unknown figures are null, never 0."""
+    """A JSON-ready dict; what is unknown or not said is null, never 0 and never empty."""
     contract, forecast = plan.contract, plan.forecast
     tokens = forecast.kv_tokens
     return {
         "schema": SCHEMA,
         "endpoint": plan.endpoint,
-        "engine": {"kind": plan.engine, "version": plan.engine_version},
+        "engine": {"kind": plan.engine, "version": plan.engine_version or None},
         "verdict": plan.verdict,
         "reasons": list(plan.reasons),
         "contract": {
@@ -31,16 +32,13 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "tokens_with_margin": contract.tokens_with_margin,
         },
         "capacity": {
-            "kv_tokens": _whole(tokens.best) if tokens else None,
-            "kv_tokens_low": _whole(tokens.low) if tokens else None,
-            "kv_tokens_high": _whole(tokens.high) if tokens else None,
+            **_tokens(tokens),
             "sessions": round(tokens.best / contract.len, 3) if tokens else None,
             "margin_tokens": _whole(tokens.best) - contract.tokens if tokens else None,
             "seqs_limit": forecast.seqs_limit,
             "seq_len_limit": forecast.seq_len_limit,
             "method": forecast.method,
-            "source": tokens.source if tokens else None,
-            "methods": {name: _interval(value) for name, value in forecast.methods.items()},
+            "methods": {name: _tokens(value) for name, value in forecast.methods.items()},
         },
         "cards": [_card(card) for card in forecast.cards],
         "host": {
@@ -48,7 +46,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "ttm_floor_pages": forecast.host_need.ttm_floor_pages,
         },
         "levers": [
-            {"text": lever.text, "set": dict(lever.set), "wins_tokens": lever.wins_tokens, "costs": lever.costs}
+            {"text": lever.text, "set": dict(lever.set), "wins_tokens": lever.wins_tokens, "costs": lever.costs or None}
             for lever in forecast.levers
         ],
         "demands": [
@@ -56,15 +54,15 @@ def plan_json(plan: Plan) -> dict[str, Any]:
                 "class": demand.cls,
                 "scope": demand.scope,
                 "card": demand.card,
-                "dtype": demand.dtype,
+                "dtype": demand.dtype or None,
                 "bytes": demand.bytes,
-                "detail": demand.detail,
+                "detail": demand.detail or None,
                 "source": demand.source,
             }
             for demand in forecast.demands
         ],
-        "fits": [asdict(f) for f in plan.fits],
-        "problems": [asdict(problem) for problem in forecast.problems],
+        "fits": [_fit(fit) for fit in plan.fits],
+        "problems": [{"code": p.code, "message": p.message, "hint": p.hint or None} for p in forecast.problems],
         "notes": list(plan.notes),
         "not_modelled": list(forecast.not_modelled),
     }
@@ -75,8 +73,29 @@ def _whole(value: float) -> int:
     return int(value)
 
 
-def _interval(value: Interval) -> dict[str, float | str]:
-    return {"low": value.low, "best": value.best, "high": value.high, "source": value.source}
+def _tokens(value: Interval | None) -> dict[str, int | str | None]:
+    """An interval of whole tokens."""
+    return {
+        "kv_tokens": _whole(value.best) if value else None,
+        "kv_tokens_low": _whole(value.low) if value else None,
+        "kv_tokens_high": _whole(value.high) if value else None,
+        "source": value.source if value else None,
+    }
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    """Against an unknown capacity there is no budget and no margin: null."""
+    known = fit.verdict != "unknown"
+    return {
+        "scope": fit.scope,
+        "verdict": fit.verdict,
+        "want_bytes": fit.want_bytes,
+        "budget_bytes": fit.budget_bytes if known else None,
+        "margin_bytes": fit.margin_bytes if known else None,
+        "headroom": fit.headroom,
+        "by_class": dict(fit.by_class),
+        "reason": fit.reason,
+    }
 
 
 def _card(card: CardShare) -> dict[str, float | int | str | None]:
