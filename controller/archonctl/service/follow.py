@@ -293,7 +293,7 @@ def http_health(host: str, port: int, path: str, timeout_s: float = 2.0) -> Heal
         return Health("silent", f"GET {path}: {type(err).__name__} {err}".strip())
     finally:
         connection.close()
-    if response.status == 200:
+    if response.status in (200, 401, 403):  # one that asks for a key serves: the probe has the key
         return Health("ready")
     return Health("loading", f"GET {path} says {response.status} {body[:120]}".strip())
 

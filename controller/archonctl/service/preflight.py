@@ -53,7 +53,8 @@ def resolve_binary(name: str, path: str = DEFAULT_PATH) -> str:
         broken = f"; it is a link to {found.readlink()}" if os.path.islink(found) else ""  # noqa: PTH114 - never raises
         looked = "" if "/" in name else f" in {path}"
         why = f"no such program{looked}{broken}"
-        raise HostRefusal("engine-binary-missing", why, where=name, hint="set engine.binary")
+        hint = "correct engine.binary" if "/" in name else f"install {name}, or set engine.binary to its path"
+        raise HostRefusal("engine-binary-missing", why, where=name, hint=hint)
     if stat.S_ISDIR(info.st_mode):
         raise _unusable(found, "is a directory", "name the program inside it")
     if not stat.S_ISREG(info.st_mode):

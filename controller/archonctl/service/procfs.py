@@ -7,12 +7,15 @@ never a made-up zero. ``root`` is the mount point, so that tests can lay out the
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
 _LISTEN = "0A"  # TCP_LISTEN in include/net/tcp_states.h, as /proc/net/tcp prints it
+
+_SECRET = re.compile(r"((?:key|token|secret|password)[ =])\S+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +157,17 @@ def _read(pid: int, root: Path) -> int | None:
 
 
 def listeners(port: int, root: Path = PROC) -> list[Listener]:
-    """Who listens on this TCP port in our network namespace, on any address."""
+    """Who listens on this TCP port in our network namespace, on any address.
+
+    What follows a word like ``--api-key`` in a command line is left out.
+    """
     owners: dict[int, int] = {}
     for table in ("net/tcp", "net/tcp6"):
         owners.update(_listening_inodes(root / table, port))
     if not owners:
         return []
     pids = _pids_of_sockets(set(owners), root)
-    found = {pid: Listener(pid, command(pid, root), owners[inode]) for inode, pid in pids}
+    found = {pid: Listener(pid, _SECRET.sub(r"\1...", command(pid, root)), owners[inode]) for inode, pid in pids}
     hidden = set(owners) - {inode for inode, _ in pids}
     nameless = [Listener(None, "", uid) for uid in sorted({owners[inode] for inode in hidden})]
     return [found[pid] for pid in sorted(found)] + nameless

@@ -98,7 +98,8 @@ def systemctl(*words: str, timeout_s: float = 60.0) -> str:
         raise HostRefusal("systemctl-failed", why) from None
     if done.returncode != 0:
         said = " ".join(done.stderr.split()) or f"exit {done.returncode}"
-        raise HostRefusal("systemctl-failed", f"systemctl {' '.join(words)}: {said[:500]}")
+        hint = "archonctl up --foreground does without systemd"
+        raise HostRefusal("systemctl-failed", f"systemctl {' '.join(words)}: {said[:500]}", hint=hint)
     return done.stdout
 
 

@@ -181,6 +181,7 @@ def odd_server() -> Iterator[tuple[int, list[bytes]]]:
     ("answer", "word"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "ready"),
+        (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", "ready"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "loading"),
         (b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "loading"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\nOops", "loading"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -183,6 +184,30 @@ def test_a_released_engine_outlives_us_and_its_guard(mark: Mark, tmp_path: Path)
     time.sleep(0.5)
     assert mark.pids() == [pid]
     assert [s.pid for s in procfs.all_stats() if s.ppid == os.getpid() and s.pid == pid] == []
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="taking on another user needs root")
+
+
+@needs_root
+def test_an_engine_runs_as_the_declared_user_with_its_groups(launch: Launch, tmp_path: Path) -> None:
+    launch(argv=shell("id -u; id -g; id -G"), user="nobody").wait(20)
+    entry = pwd.getpwnam("nobody")
+    lines = (tmp_path / "boot.log").read_text().split()
+    assert lines == [str(entry.pw_uid), str(entry.pw_gid), str(entry.pw_gid)]
+
+
+@needs_root
+def test_an_engine_of_another_user_dies_with_its_guard_too(launch: Launch, mark: Mark) -> None:
+    process = launch(argv=("/bin/sleep", "1000"), user="nobody")  # taking on a user clears the parent-death signal
+    os.kill(process._guard.pid, signal.SIGKILL)
+    assert mark.wait_until_gone() == []
+
+
+def test_a_user_that_is_missing_is_refused(launch: Launch) -> None:
+    with pytest.raises(HostRefusal) as caught:
+        launch("hang", user="no-such-user-here")
+    assert caught.value.code == "user-missing"
 
 
 def test_an_attached_engine_cannot_be_released(launch: Launch) -> None:

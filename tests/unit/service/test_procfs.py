@@ -73,6 +73,13 @@ def test_a_listener_is_found_with_its_command(launch: Launch, mark: Mark, free_p
     assert "fake_engine" in str(found)
 
 
+def test_a_listener_s_secrets_are_not_shown(launch: Launch, free_port: int) -> None:
+    script = f"import socket, time; s = socket.create_server(('127.0.0.1', {free_port})); time.sleep(1000)"
+    launch(argv=(sys.executable, "-I", "-S", "-c", script, "--api-key", "hunter2", "--hf-token=hunter3", "end"))
+    wait_for(lambda: procfs.listeners(free_port))
+    assert "hunter" not in str(procfs.listeners(free_port)[0])
+
+
 def test_a_listener_that_may_not_be_looked_into_is_told_by_its_uid(tmp_path: Path) -> None:
     (tmp_path / "net").mkdir()
     line = "  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000   998 0 4711 1 0 100 0 0 10 0"

@@ -276,7 +276,7 @@ PHASES = [("start", "hang"), ("load", "hang"), ("ready", "serve"), ("probe", "se
 def test_a_signal_at_any_phase_stops_what_was_started(
     command: Command, mark: Mark, state: EndpointState, phase: str, behaviour: str, number: signal.Signals
 ) -> None:
-    child = command(behaviour, probe_s=1.0)
+    child = command(behaviour, probe_s=0.4)
     read_until(child, phase)
     child.send_signal(number)
     out, _ = child.communicate(timeout=30)
