@@ -27,6 +27,7 @@ def up_json(result: UpResult) -> dict[str, Any]:
     from archonctl.plan.as_json import plan_json
     from archonctl.probe.verdict import verdict_json
 
+    host, port = result.running.host.strip("[]"), result.running.port
     return {
         "schema": "archonctl.up/1",
         "endpoint": result.endpoint,
@@ -37,7 +38,7 @@ def up_json(result: UpResult) -> dict[str, Any]:
             "mode": result.running.mode,
             "pid": result.running.pid,
             "unit": result.running.unit or None,
-            "listen": f"{result.running.host}:{result.running.port}",
+            "listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             "log": result.running.log or None,
             "ended": result.ended,
             "exit": _exit(result.exit) if result.exit else None,

@@ -20,6 +20,9 @@ _ALSO = {
     "kv_bytes": "kv_cache_bytes",
 }
 
+_ENDINGS = {"_mib": "MiB", "_gib": "GiB", "_bytes": "B", "_tokens": "tokens", "_seconds": "s", "_percent": "%"}
+"""Units of figures that no rule names: those of one cache type ("q8_0_mib"), of one device."""
+
 
 def plain(reading: Reading) -> int | float:
     """The best value, as an int where it is whole."""
@@ -56,8 +59,8 @@ def _gib(value: Plain) -> Plain:
 
 
 def unit_of(engine: str, figure: str) -> str:
-    """Unit of a figure ("MiB", "tokens"); "" for a count or an unknown name."""
-    if engine not in ENGINES:
-        return ""
-    rule = grammar(engine).rules.get(figure)
-    return rule.unit if rule else ""
+    """Unit of a figure ("MiB", "tokens"): its rule's, else what its name ends in; "" for a count or a ratio."""
+    rule = grammar(engine).rules.get(figure) if engine in ENGINES else None
+    if rule and rule.unit:
+        return rule.unit
+    return next((unit for ending, unit in _ENDINGS.items() if figure.endswith(ending)), "")
