@@ -16,6 +16,7 @@ from archonctl.errors import UsageError
 from archonctl.ledger.grammar import kind_of
 from archonctl.ledger.names import Plain, read_names
 from archonctl.ledger.predict import Prediction, predict
+from archonctl.ledger.quoted import quoted_figures
 from archonctl.ledger.reader import LedgerReader
 from archonctl.ledger.refusal import refusal
 from archonctl.ledger.values import BootLedger
@@ -39,6 +40,8 @@ class CheckedCase:
     prediction: Prediction
     refusal: str = ""
     remarks: tuple[str, ...] = ()
+    quoted: bool = False
+    """True where the figures come from prose about a boot, not from lines of its log."""
 
     @property
     def error(self) -> float | None:
@@ -129,16 +132,20 @@ def check_case(record: Mapping[str, object], log_lines: list[str], line_no: int 
         ledger = told if told.figures or not ledger.figures else ledger
     cause = refusal(ledger)
     name = record.get("id")
+    read = read_names(ledger)
+    quoted = quoted_figures(log_lines) if kind and not read else {}
+    tokens = quoted.get("kv_tokens", _tokens(ledger))
     return CheckedCase(
         id=name if isinstance(name, str) else f"line {line_no}",
         line_no=line_no,
         engine_detected=detected,
         engine_version=ledger.engine_version,
-        read=read_names(ledger),
-        observed_kv_tokens=_tokens(ledger),
+        read=read or quoted,
+        observed_kv_tokens=None if tokens is None else int(tokens),
         prediction=predict(record, ledger),
         refusal=cause.code if cause else "",
         remarks=tuple(dict.fromkeys(remark.code for remark in ledger.remarks)),
+        quoted=bool(quoted),
     )
 
 

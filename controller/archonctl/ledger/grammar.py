@@ -242,6 +242,8 @@ def all_grammars() -> Iterator[Grammar]:
 
 def kind_of(name: str) -> str:
     """The engine folder for a name as people write it ("llama.cpp", "TensorRT-LLM"); "" where there is none."""
+    if name in ENGINES:
+        return name
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     for engine in ENGINES:
         if plain in (engine.replace("_", ""), re.sub(r"[^a-z0-9]", "", grammar(engine).display.lower())):

@@ -37,15 +37,32 @@ class VllmBook(Book):
         if "kv_tokens" not in found and blocks is not None:
             size = found["block_size"].value.best if "block_size" in found else DEFAULT_BLOCK
             found["kv_tokens"] = Find(Interval.exact(blocks.value.best * size, "log"), blocks.line_no, blocks.text)
+        concurrency, length = found.get("max_concurrency"), found.get("max_model_len")
+        if concurrency is not None and length is not None:
+            many, one = concurrency.value, length.value.best
+            value = Interval(many.low * one, many.best * one, many.high * one, "log")
+            found["concurrent_tokens"] = Find(value, concurrency.line_no, concurrency.text)
         return found
 
     def facts(self) -> dict[str, str]:
-        """What was said in words, and the meaning of the printed tokens where the version tells it."""
+        """What was said in words, and what the printed tokens mean where the log tells it."""
         told = super().facts()
-        version = version_tuple(told.get("engine_version") or told.get("version_hint", ""))
-        if version is not None and "kv_tokens" in self.by_rank:
-            told["kv_tokens_meaning"] = "concurrency x length" if version >= MEANING_CHANGED else "blocks"
+        if meaning := self._meaning(told):
+            told["kv_tokens_meaning"] = meaning
         return told
+
+    def _meaning(self, told: dict[str, str]) -> str:
+        """Tokens that are not concurrency x length are blocks x block size of a hybrid: less than what is served."""
+        found = self.figures()
+        tokens, served = found.get("kv_tokens"), found.get("concurrent_tokens")
+        if tokens is None:
+            return ""
+        if served is not None and not served.value.low - 1 <= tokens.value.best <= served.value.high + 1:
+            return "blocks"
+        version = version_tuple(told.get("engine_version") or told.get("version_hint", ""))
+        if version is None:
+            return ""
+        return "concurrency x length" if version >= MEANING_CHANGED else "blocks"
 
 
 BOOK = VllmBook
