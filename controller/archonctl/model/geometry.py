@@ -10,7 +10,9 @@ from archonctl.errors import ModelError
 if TYPE_CHECKING:
     from archonctl.model.manifest import RadManifest
 
-AttentionKind = Literal["full", "sliding", "mla", "recurrent", "none"]
+AttentionKind = Literal["full", "sliding", "chunked", "mla", "recurrent", "none"]
+"""``chunked`` attends within fixed chunks (Llama 4); its ``window`` is the chunk."""
+RecurrentKind = Literal["", "gated_delta_net", "mamba1", "mamba2", "kda", "short_conv"]
 TensorClass = Literal[
     "embedding", "attention", "dense_ffn", "routed_experts", "shared_experts", "recurrent", "output", "other"
 ]
@@ -44,6 +46,9 @@ class Recurrent:
     inner_size: int
     groups: int
     time_step_rank: int
+    kind: RecurrentKind = ""
+    ssm_element_bytes: int = 0
+    """Bytes an element of the state-space part, where the model's own config asks for a dtype; 0: it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,10 @@ class Geometry:
     recurrent: Recurrent | None = None
     nextn_layers: int = 0
     """Trailing layers for multi-token prediction, which serve no KV of their own unless asked to."""
+    element_bytes: int = 0
+    """Bytes an element of the dtype the model is run in, where the header says it; 0: it does not."""
+    indexer_dim: int = 0
+    """Width of the key that a sparse-attention indexer keeps beside each MLA row (DeepSeek-V3.2, GLM-5); 0: none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,168 @@
+"""From a model's geometry to the cache specs of one rank, as vLLM builds them.
+
+Read from vLLM 0.32.0: ``config/model.py`` (``get_num_kv_heads``), ``distributed/utils.py`` (``get_pp_indices``),
+``platforms/interface.py`` (``_align_hybrid_block_size``), ``model_executor/layers/mamba/mamba_utils.py`` (state
+shapes and dtypes) and ``model_executor/layers/attention/mla_attention.py`` (one latent row, on every rank).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from archonctl.engines.vllm.groups import Bucket, LayerSpec
+from archonctl.engines.vllm.kv import ceil_div
+from archonctl.errors import DeclarationError
+from archonctl.model.geometry import Geometry, Layer, Recurrent
+
+KV_BYTES = {"auto": 0, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1}
+KV_BYTES |= {"bfloat16": 2, "float16": 2, "bf16": 2, "fp16": 2, "half": 2, "float": 4, "float32": 4}
+"""Bytes an element by ``--kv-cache-dtype``; 0 is "as the model". Packed 4-bit layouts go by backend: not covered."""
+
+DS_MLA_ROW_BYTES = 656
+"""A latent row in the fp8_ds_mla layout: 512 fp8, 4 scales of 4 bytes, 64 bf16 (vLLM FlashMLA sparse backend)."""
+INDEXER_SCALE_BYTES = 4
+"""The fp8 scale kept with each 128 elements of an indexer's key (vLLM ``DeepseekV32IndexerCache``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankSettings:
+    """What decides the specs of a rank. ``block_tokens`` as set, or as the backend prefers (16 on CUDA).
+
+    ``kernel_tokens`` is what hybrid blocks are rounded up to. ``hybrid_block_tokens`` is a block size that the
+    log printed ("Setting attention block size to N tokens"), which then needs no state sizes; 0: derive it.
+    ``partition`` is VLLM_PP_LAYER_PARTITION. ``ssm_bytes`` is --mamba-ssm-cache-dtype; 0: as the model asks.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    kv_dtype: str = "auto"
+    model_bytes: int = 2
+    block_tokens: int = 16
+    kernel_tokens: int = 16
+    hybrid_block_tokens: int = 0
+    spec_tokens: int = 0
+    draft_layers: int = 0
+    ssm_bytes: int = 0
+    mla: bool = True
+    partition: tuple[int, ...] = ()
+
+
+def element_bytes(settings: RankSettings) -> int:
+    """Bytes an element of the cache. Raises DeclarationError ``kv-dtype-unknown``."""
+    if settings.kv_dtype not in KV_BYTES:
+        known = ", ".join(sorted(KV_BYTES))
+        raise DeclarationError("kv-dtype-unknown", f"no law for KV dtype {settings.kv_dtype!r}", hint=f"known: {known}")
+    return KV_BYTES[settings.kv_dtype] or settings.model_bytes
+
+
+def stage_layers(layers: int, pp: int, partition: Sequence[int] = ()) -> tuple[int, ...]:
+    """Layers of each pipeline stage: what does not divide goes to the stages before the last one.
+
+    Raises DeclarationError ``pp-partition-invalid`` where a given partition is of another model.
+    """
+    if partition:
+        if len(partition) != pp or sum(partition) != layers:
+            where = f"{len(partition)} stages of {sum(partition)} layers"
+            raise DeclarationError("pp-partition-invalid", f"the partition is {where}; pp is {pp}, layers are {layers}")
+        return tuple(partition)
+    parts = [layers // pp] * pp
+    for extra in range(layers % pp):
+        parts[-extra - 2] += 1
+    return tuple(parts)
+
+
+def rank_buckets(geometry: Geometry, settings: RankSettings) -> tuple[Bucket, ...]:
+    """Cache specs of one tensor-parallel rank, with the pipeline stage of every layer.
+
+    Raises DeclarationError ``kv-dtype-unknown``, ``pp-partition-invalid`` or ``kv-state-unknown`` (a hybrid whose
+    state sizes are not known and whose block size was not printed).
+    """
+    serving = geometry.layers[: len(geometry.layers) - geometry.nextn_layers] or geometry.layers
+    if settings.draft_layers:
+        serving = (*serving, *_draft(geometry, settings.draft_layers))
+    parts = stage_layers(len(serving) - settings.draft_layers, settings.pp, settings.partition)
+    stages = [stage for stage, count in enumerate(parts) for _ in range(count)]
+    stages += [settings.pp - 1] * settings.draft_layers
+    size = element_bytes(settings)
+    block, padded, state = _blocks(geometry, serving, settings, size)
+    found: dict[LayerSpec, list[int]] = {}
+    for layer, stage in zip(serving, stages, strict=True):
+        for spec in _specs(layer, settings, size, block, geometry.indexer_dim):
+            found.setdefault(spec, []).append(stage)
+        if layer.attention == "recurrent":
+            spec = LayerSpec("mamba", block, state_bytes=state, padded_bytes=padded)
+            found.setdefault(spec, []).append(stage)
+    return tuple(Bucket(spec, tuple(where)) for spec, where in found.items())
+
+
+def _specs(layer: Layer, settings: RankSettings, size: int, block: int, indexer: int) -> list[LayerSpec]:
+    if layer.attention == "mla" and settings.mla:
+        rows = [LayerSpec("mla", block, latent_bytes(layer, settings, size, indexer))]
+        if indexer:
+            rows.append(LayerSpec("mla", block, indexer + ceil_div(indexer, 128) * INDEXER_SCALE_BYTES))
+        return rows
+    if layer.attention in ("full", "sliding", "chunked", "mla"):
+        kind = "full" if layer.attention == "mla" else layer.attention
+        return [LayerSpec(kind, block, token_bytes(layer, settings.tp, size), layer.window)]
+    return []
+
+
+def latent_bytes(layer: Layer, settings: RankSettings, size: int, indexer: int = 0) -> int:
+    """Bytes of one latent row: the same on every rank, since MLA has one head to share out."""
+    if settings.kv_dtype == "fp8_ds_mla" or (indexer and size == 1):
+        return DS_MLA_ROW_BYTES
+    return layer.k_width * size
+
+
+def token_bytes(layer: Layer, tp: int, size: int) -> int:
+    """Bytes a token of K and V on one rank; heads are replicated where there are more ranks than heads."""
+    return max(1, layer.kv_heads // tp) * (layer.head_dim_k + layer.head_dim_v) * size
+
+
+def state_bytes(state: Recurrent, settings: RankSettings) -> int:
+    """Bytes of one recurrent state of one layer on one rank: convolution window and state-space part."""
+    rows = max(state.conv_kernel - 1, 1)
+    width = state.conv_elements // rows
+    if state.kind in ("mamba2", "") and state.groups and state.groups % settings.tp:
+        width += 2 * (settings.tp - state.groups) * state.state_size
+    default = 4 if state.kind == "kda" else settings.model_bytes
+    ssm = settings.ssm_bytes or state.ssm_element_bytes or default
+    # A drafted token is one more row of the window (mamba1 keeps none).
+    rows += 0 if state.kind == "mamba1" else settings.spec_tokens
+    return width // settings.tp * rows * settings.model_bytes + state.ssm_elements // settings.tp * ssm
+
+
+def _draft(geometry: Geometry, count: int) -> tuple[Layer, ...]:
+    """Layers of multi-token prediction: those of the header, or copies of the last layer with attention."""
+    own = geometry.layers[len(geometry.layers) - geometry.nextn_layers :]
+    attending = [layer for layer in geometry.layers if layer.attention in ("full", "mla")]
+    usable = [layer for layer in own if layer.attention in ("full", "mla")] or attending[-1:]
+    return tuple(usable[i % len(usable)] for i in range(count)) if usable else ()
+
+
+def _blocks(geometry: Geometry, serving: Sequence[Layer], settings: RankSettings, size: int) -> tuple[int, int, int]:
+    """Tokens a block, and for recurrent layers their padded page and state: an attention page holds a whole state."""
+    attending = [layer for layer in serving if layer.attention in ("full", "mla")]
+    if not any(layer.attention == "recurrent" for layer in serving):
+        return settings.block_tokens, 0, 0
+    state = 0 if geometry.recurrent is None else state_bytes(geometry.recurrent, settings)
+    if not attending:
+        if not state:
+            raise DeclarationError("kv-state-unknown", "the size of the recurrent state is not known")
+        return settings.block_tokens, 0, state
+    one = attending[0]
+    mla = one.attention == "mla" and settings.mla
+    row = latent_bytes(one, settings, size) if mla else token_bytes(one, settings.tp, size)
+    if settings.hybrid_block_tokens:
+        block = settings.hybrid_block_tokens
+    elif state:
+        step = max(settings.kernel_tokens, settings.block_tokens, 128 if mla else 1)
+        block = max(settings.block_tokens, step * ceil_div(state, step * row))
+    else:
+        raise DeclarationError(
+            "kv-state-unknown",
+            "the size of the recurrent state is not known, so neither is the block size that it forces",
+            hint="give the state's dimensions, or a log with 'Setting attention block size to N tokens'",
+        )
+    return block, block * row, state
