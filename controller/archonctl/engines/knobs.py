@@ -16,14 +16,13 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
-from archonctl.deployment.schema import KnobValue, parse_count
+from archonctl.deployment.schema import KnobValue
+from archonctl.engines.knob_values import as_bool, as_int, spelled
 from archonctl.errors import DeclarationError
 
 KnobType = Literal["bool", "switch", "int", "float", "str", "list", "pair"]
 """``bool`` can only be given, ``switch`` has a negative form, ``list`` is comma-separated, ``pair`` is two values."""
 
-TRUTHY = frozenset({"on", "enabled", "true", "1", "yes"})
-FALSY = frozenset({"off", "disabled", "false", "0", "no"})
 _ROW = ConfigDict(extra="forbid")
 
 
@@ -152,11 +151,6 @@ class KnobTable:
         return close[0] if close else ""
 
 
-def spelled(key: str) -> str:
-    """A knob name as tables compare it: no leading dashes, underscores as dashes."""
-    return key.strip().lstrip("-").replace("_", "-")
-
-
 def first_long(names: tuple[str, ...]) -> str:
     """The first spelling with two dashes, else the first."""
     return next((name for name in names if name.startswith("--")), names[0])
@@ -179,25 +173,6 @@ def load_table(folder: Path) -> KnobTable:
         managed=TypeAdapter(tuple[Managed, ...]).validate_python(rules.get("managed", [])),
         deprecated=TypeAdapter(tuple[Deprecated, ...]).validate_python(rules.get("deprecated", [])),
     )
-
-
-def as_bool(value: KnobValue) -> bool | None:
-    """A switch's value, in the spellings that engines and environments use; None if it is none of them."""
-    if isinstance(value, bool):
-        return value
-    word = str(value).strip().lower()
-    return True if word in TRUTHY else False if word in FALSY else None
-
-
-def as_int(value: KnobValue) -> int | None:
-    """A whole number, also as text with ``_`` or a binary suffix ("128k"); None if it is none."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, str):
-        value = parse_count(value)
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip()):
-        return int(value)
-    return value if isinstance(value, int) else None
 
 
 def render(key: str, knob: Knob, positive: bool, value: KnobValue) -> tuple[str, ...]:

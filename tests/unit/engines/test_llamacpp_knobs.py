@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archonctl.engines.knobs import Knob, KnobTable, as_bool, as_int, load_table, render, spelled
+from archonctl.engines.knob_values import as_bool, as_int, spelled
+from archonctl.engines.knobs import Knob, KnobTable, load_table, render
 from archonctl.engines.llamacpp.command import table
 from archonctl.engines.llamacpp.harvest import parse_help
 from archonctl.engines.llamacpp.kv import ROW_BLOCKS

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from archonctl.deployment.schema import Endpoint, KnobValue
 from archonctl.engines.base import CommandLine
-from archonctl.engines.knobs import KnobTable, as_int, load_table, render, spelled
+from archonctl.engines.knob_values import as_int, spelled
+from archonctl.engines.knobs import KnobTable, load_table, render
 from archonctl.engines.llamacpp.kv import QUANTISED
 from archonctl.engines.llamacpp.settings import Settings, settings_of
 from archonctl.errors import DeclarationError

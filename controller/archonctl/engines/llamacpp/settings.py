@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from archonctl.deployment.schema import Endpoint, KnobValue
-from archonctl.engines.knobs import as_bool, as_int, spelled
+from archonctl.engines.knob_values import as_bool, as_int, spelled
 from archonctl.engines.llamacpp.kv import DEFAULT_BATCH, DEFAULT_UBATCH, ROW_BLOCKS, KvSettings, pad
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import ModelFacts

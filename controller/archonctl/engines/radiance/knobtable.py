@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from archonctl.deployment.schema import KnobValue
 from archonctl.engines.base import Problem
-from archonctl.engines.knobs import as_bool, as_int, spelled
+from archonctl.engines.knob_values import as_bool, as_int, spelled
 from archonctl.errors import DeclarationError
 
 Version = tuple[int, int, int]
