@@ -110,7 +110,7 @@ class EngineExited(ContractBroken):
             "engine-exited-at-boot",
             f"the engine ended before it was ready: {status.words}{named}{last}{quiet}",
             where=where,
-            hint=f"see {refusals[0].code}" if refusals else "the log has more",
+            hint=f"archonctl explain {refusals[0].code}" if refusals else "the log has more",
         )
         self.status = status
         self.tail = tuple(tail)
