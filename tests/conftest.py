@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def tiny_gguf(tmp_path_factory: pytest.TempPathFactory) -> TinyGguf:
     folder = tmp_path_factory.mktemp("gguf")
     made: dict[tuple[str, str], Path] = {}
 
-    def make(arch: str, **options: object) -> Path:
+    def make(arch: str, **options: Any) -> Path:
         key = (arch, repr(sorted(options.items())))
         if key not in made:
             path = folder / f"{arch}-{len(made)}.gguf"
