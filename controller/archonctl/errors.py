@@ -27,6 +27,8 @@ class ArchonError(Exception):
     """
 
     exit_code: ClassVar[int] = 70
+    tail: tuple[str, ...] = ()
+    """The last lines of a log, where it is a log that tells the rest."""
 
     def __init__(self, code: str, message: str, *, where: str = "", hint: str = "") -> None:
         super().__init__(message)

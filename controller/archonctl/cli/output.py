@@ -86,6 +86,8 @@ class Output:
         """One error: a sentence on stderr, and its object on stdout where JSON was asked for."""
         for line in str(err).splitlines():
             print(f"archonctl: {line}", file=sys.stderr)
+        for line in err.tail:
+            print(f"  | {line}", file=sys.stderr)
         print(f"  more: archonctl explain {err.code}", file=sys.stderr)
         if self.json:
             self.value(error_json(err))

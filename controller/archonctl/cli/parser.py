@@ -165,9 +165,22 @@ def _up(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--once", action="store_true", help="stop the engine after the verdict")
     verb.add_argument("--force", action="store_true", help="start although the plan says that it will not hold")
     verb.add_argument("--keep", action="store_true", help="leave the engine running even if the verdict is not 'holds'")
-    verb.add_argument(
-        "--foreground", action="store_true", help="supervise a child here even where systemd could run the unit"
+    place = verb.add_mutually_exclusive_group()
+    place.add_argument(
+        "--foreground",
+        action="store_const",
+        const="child",
+        dest="run_as",
+        help="supervise a child here even where systemd could run the unit",
     )
+    place.add_argument(
+        "--detach",
+        action="store_const",
+        const="detached",
+        dest="run_as",
+        help="leave it in the background, without systemd",
+    )
+    verb.set_defaults(run_as="auto")
     _probe_options(verb)
 
 

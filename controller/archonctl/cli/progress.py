@@ -65,6 +65,8 @@ class Talker:
             self._bar.stop()
         self._out.answer(text)
         sys.stdout.flush()
+        if self._bar is not None:
+            self._bar.start()
 
     def event(self, event: Event) -> None:
         """A step of ``up``."""
@@ -74,7 +76,9 @@ class Talker:
             self.say(f"{event.elapsed_s:6.1f} s  {event.phase:<9} {event.text}")
 
     def probe(self, progress: Progress) -> None:
-        """Tokens of a running leg."""
+        """Tokens of a running leg; the short ones have nothing to count."""
+        if progress.total_tokens <= 1:
+            return
         share = progress.done_tokens / progress.total_tokens if progress.total_tokens else None
         count = f"{progress.done_tokens:,} of {progress.total_tokens:,} tokens"
         self._draw(f"{progress.leg}: {count}{f', {progress.text}' if progress.text else ''}", share)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from archonctl.cli.output import Output
-from archonctl.cli.verdict_text import verdict_text
+from archonctl.cli.verdict_text import leg_text, verdict_text
 from archonctl.deployment.schema import Contract
 from archonctl.service.exits import ExitStatus
 from archonctl.service.values import UpResult
@@ -13,7 +13,8 @@ from archonctl.service.values import UpResult
 
 def up_text(result: UpResult, contract: Contract, out: Output) -> str:
     """Legs, the word, and the plan's figure beside the ledger's."""
-    lines = [verdict_text(result.endpoint, contract, result.verdict, out)]
+    lines = [leg_text(leg, out) for leg in result.verdict.legs]
+    lines.append(verdict_text(result.endpoint, contract, result.verdict, out))
     planned, logged = result.plan.forecast.kv_tokens, result.ledger.get("kv_tokens")
     if planned is not None and logged is not None:
         same = "as planned" if planned.contains(logged.best) else f"{int(planned.best):,} were planned"

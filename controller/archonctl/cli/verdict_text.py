@@ -26,12 +26,10 @@ def cost_text(cost: Cost, depth: str) -> str:
 
 
 def verdict_text(name: str, contract: Contract, verdict: Verdict, out: Output) -> str:
-    """Every leg, then the word."""
+    """The word, the promise that it is about, and why it is not "holds"."""
     word, colour = _WORD[verdict.word]
-    lines = [leg_text(leg, out) for leg in verdict.legs]
     promise = f"{contract.seqs:,} x {contract.len:,} tokens at once, {contract.kv_dtype} KV"
-    lines.append("")
-    lines.append(f"{out.paint(word, 'bold', colour)}  {name}: {promise}")
+    lines = [f"\n{out.paint(word, 'bold', colour)}  {name}: {promise}"]
     lines += [f"  {reason}" for reason in verdict.reasons]
     codes = sorted({leg.code for leg in verdict.legs if leg.code and leg.status == "fail"})
     lines += [out.paint(f"  more: archonctl explain {code}", "dim") for code in codes]

@@ -34,7 +34,7 @@ def run(args: Namespace, out: Output) -> int:
             legs=args.leg,
             deadline=args.deadline,
             on_progress=talker.probe,
-            on_leg=lambda leg: talker.say(leg_text(leg, out)),
+            on_leg=lambda leg: (talker.say if out.json else talker.answer)(leg_text(leg, out)),
         )
     if out.json:
         from archonctl.probe.verdict import verdict_json

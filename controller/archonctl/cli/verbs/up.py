@@ -11,7 +11,7 @@ from archonctl.cli.verbs.probe import EXIT
 
 
 def run(args: Namespace, out: Output) -> int:
-    """Start, verify, present; the verdict is the exit code."""
+    """Start, verify, present; the verdict is the exit code, and an engine that died later keeps no promise."""
     from archonctl.cli.progress import Talker
     from archonctl.cli.up_text import up_json, up_text
     from archonctl.service.rooms import real
@@ -19,7 +19,7 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.service.values import Options, UpResult
 
     loaded = endpoint_of(args, out)
-    options = Options(once=args.once, force=args.force, keep=args.keep, run_as="child" if args.foreground else "auto")
+    options = Options(once=args.once, force=args.force, keep=args.keep, run_as=args.run_as)
     with Talker(out) as talker:
 
         def on_verdict(result: UpResult) -> None:
@@ -37,4 +37,7 @@ def run(args: Namespace, out: Output) -> int:
         )
     if out.json:
         out.value(up_json(result))
+    if result.ended == "died":
+        talker.say(f"the engine ended by itself: {result.exit.words if result.exit else 'unknown how'}")
+        return EXIT["broken"]
     return EXIT[result.verdict.word]
