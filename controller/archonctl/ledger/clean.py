@@ -18,10 +18,10 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]|\[(?:\d{1,3};){0,3}\d{1,3}m")
 
 _PREFIX = re.compile(
     r"""(?:
-      \s+ | \.{3}
-    | (?:\d{4}-\d\d-\d\d[T\ ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?          # ISO 8601
+      (?<=\d)\ ?[\w.<>-]+\ [\w.@/-]+\[\d+\]:                                                # journald, short-iso
+    | \s+ | \.{3}
+    | (?:\d{4}-\d\d-\d\d[T\ ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?:\ \|(?=\ ))?   # ISO 8601
     | [A-Z][a-z]{2}\ [\ \d]\d\ \d\d:\d\d:\d\d\ (?:\S+\ )?[\w.@/<>-]+(?:\[\d+\])?:            # journald, short
-    | (?<=\d)\ ?[\w.<>-]+\ [\w.@/-]+\[\d+\]:                                                # journald, short-iso
     | \d\d[-/]\d\d\ \d\d:\d\d:\d\d(?:\.\d+)?                                                 # vLLM
     | \d\d?\.\d\d\.\d{3}\.\d{3}\ [A-Z](?=\ )                                                 # llama.cpp since 2026
     | (?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b:?

@@ -19,6 +19,8 @@ Line = bytes | str
 BLOCK_BYTES = 1 << 20
 DEEP_BYTES = 16 << 20
 """Bytes in which everything is looked for, whatever the engine; most boots end long before."""
+CARRIERS = (('"MESSAGE":[', '"MESSAGE":['), ('"MESSAGE": [', '"MESSAGE": ['))
+"""journald writes a message with colours or other non-printable bytes as an array of numbers."""
 WRAP_AT = 40
 """Where the literal of a wrapped message may begin: after "ValueError: ", not in the middle of a prompt."""
 HOLD_LINES = 3
@@ -93,7 +95,7 @@ class LedgerReader:
         return track.name if track else "unknown"
 
     def _sieve_of(self, rows: Iterable[tuple[Row, Sequence[Track]]]) -> Sieve:
-        return Sieve([(row.marker or row.literal, row.literal) for row, _ in rows], shorts())
+        return Sieve([*CARRIERS, *((row.marker or row.literal, row.literal) for row, _ in rows)], shorts())
 
     def _narrow(self) -> None:
         """Far into a long log: look for what the engines seen so far print; with none seen, for capacity alone."""
@@ -119,8 +121,11 @@ class LedgerReader:
     def _look(self, raw: bytes, line_no: int) -> list[tuple[Track, Taken]]:
         text = raw[: 4 * LINE_LIMIT].decode("utf-8", "replace").rstrip("\r\n")
         message = clean(text)
-        if self._held is not None and (taken := self._continue(self._held, message)):
-            return taken
+        if self._held is not None:
+            if self._is_known(message):
+                self._release()
+            elif taken := self._continue(self._held, message):
+                return taken
         return self._match(message, line_no, text)
 
     def _match(self, message: Message, line_no: int, text: str, *, may_hold: bool = True) -> list[tuple[Track, Taken]]:
@@ -132,7 +137,7 @@ class LedgerReader:
                 continue
             match = row.regex.match(message.text)
             if match is None:
-                if row.wraps and may_hold and -1 < message.text.find(row.literal) <= WRAP_AT:
+                if row.wraps and may_hold and not taken and -1 < message.text.find(row.literal) <= WRAP_AT:
                     self._release()
                     self._held = _Held(row, message, line_no, text)
                     return []
@@ -144,6 +149,10 @@ class LedgerReader:
                     if (what := track.take(row, sighting)) is not None:
                         taken.append((track, what))
         return taken
+
+    def _is_known(self, message: Message) -> bool:
+        """True if a line is a message of its own, and so no rest of another one."""
+        return any(row.literal in message.text and row.regex.match(message.text) for row, _ in self._rows)
 
     def _continue(self, held: _Held, message: Message) -> list[tuple[Track, Taken]]:
         """Try a line as the rest of a held one: with a space for wrapped text, without for a word broken in two."""

@@ -65,25 +65,30 @@ def _scaled(value: Interval, factor: float) -> Interval:
 
 
 def _backed(found: dict[str, Find]) -> Find | None:
-    """Tokens from "p% of the worst case (S sequences at L), M sessions": an interval as wide as the rounding.
+    """Tokens from "p% of the worst case (S sequences at L), M sessions": an interval as wide as the printing is coarse.
 
-    A pool is never larger than the worst case, so both figures stop there.
+    Whether the engine rounds or cuts is not documented, so both are allowed for: half a unit below, one above. A pool
+    is never larger than the worst case.
     """
     length, seqs, sessions = found.get("n_ctx_seq"), found.get("n_seqs"), found.get("sessions")
     if length is None or seqs is None or sessions is None:
         return None
     worst = length.value.best * seqs.value.best
-    low, best, high = (length.value.best * m for m in (sessions.value.low, sessions.value.best, sessions.value.high))
+    low, best, high = (length.value.best * m for m in _printed(sessions.value))
     percent = found.get("worst_case_percent")
     if percent is not None:
-        share = percent.value
-        wide = 0.5 if share.is_exact else 0.0
-        low = max(low, worst * (share.low - wide) / 100)
-        high = min(high, worst * (share.high + wide) / 100)
+        least, _, most = _printed(percent.value)
+        low, high = max(low, worst * least / 100), min(high, worst * most / 100)
     high = min(high, worst)
     if low > high:
         return None
     return Find(Interval(low, min(max(best, low), high), high, "log"), sessions.line_no, sessions.text)
+
+
+def _printed(value: Interval) -> tuple[float, float, float]:
+    """What a printed figure may stand for, rounded or cut."""
+    half = 0.5 if value.is_exact else value.high - value.best
+    return value.best - half, value.best, value.best + 2 * half
 
 
 BOOK = RadianceBook
