@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from archonctl.deployment.schema import Contract, Endpoint, Engine, KnobValue, ModelRef
 from archonctl.engines.knobs import load_table
 from archonctl.engines.llamacpp import command, settings
-from archonctl.engines.llamacpp.settings import ALIASES, settings_of, stretched
+from archonctl.engines.llamacpp.declared import ALIASES
+from archonctl.engines.llamacpp.settings import settings_of, stretched
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import Geometry, ModelFacts
 

@@ -12,33 +12,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from archonctl.deployment.schema import Endpoint, KnobValue
-from archonctl.engines.knob_values import as_bool, as_int, spelled
+from archonctl.deployment.schema import Endpoint
+from archonctl.engines.llamacpp.declared import DeclaredKnobs
 from archonctl.engines.llamacpp.kv import DEFAULT_BATCH, DEFAULT_UBATCH, ROW_BLOCKS, KvSettings, pad
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import ModelFacts
-
-ALIASES: Mapping[str, str] = {
-    "c": "ctx-size",
-    "np": "parallel",
-    "kvu": "kv-unified",
-    "no-kvu": "no-kv-unified",
-    "ctk": "cache-type-k",
-    "ctv": "cache-type-v",
-    "b": "batch-size",
-    "ub": "ubatch-size",
-    "fa": "flash-attn",
-    "ngl": "gpu-layers",
-    "n-gpu-layers": "gpu-layers",
-    "dev": "device",
-    "cram": "cache-ram",
-    "ctxcp": "ctx-checkpoints",
-    "swa-checkpoints": "ctx-checkpoints",
-    "md": "spec-draft-model",
-    "model-draft": "spec-draft-model",
-    "mm": "mmproj",
-}
-"""Other spellings of the knobs below, as llama-server b11434 knows them (compared with knobs.toml by a test)."""
 
 AUTO_SLOTS = 4
 """What ``--parallel -1`` becomes, with a unified cache (tools/server/server.cpp, b11434)."""
@@ -76,73 +54,6 @@ class Settings:
         return name in self.keys
 
 
-class _Knobs:
-    """Typed reading of declared knobs by canonical name."""
-
-    def __init__(self, declared: Mapping[str, KnobValue]) -> None:
-        self.values: dict[str, KnobValue] = {}
-        self.keys: dict[str, str] = {}
-        for key, value in declared.items():
-            name = ALIASES.get(spelled(key), spelled(key))
-            if name in self.values:
-                raise DeclarationError(
-                    "knob-twice",
-                    f"knobs {self.keys[name]!r} and {key!r} are the same flag, with values "
-                    f"{self.values[name]!r} and {value!r}",
-                    where=f"engine.knobs.{key}",
-                    hint="keep one of them",
-                )
-            self.values[name], self.keys[name] = value, key
-
-    def number(self, name: str, default: int, minimum: int = 0) -> int:
-        if name not in self.values:
-            return default
-        found = as_int(self.values[name])
-        if found is None or found < minimum:
-            raise self._bad(name, f"a whole number of at least {minimum}")
-        return found
-
-    def decimal(self, name: str) -> float:
-        if name not in self.values:
-            return 0.0
-        value = self.values[name]
-        try:
-            found = math.nan if isinstance(value, bool) else float(value)
-        except ValueError:
-            found = math.nan
-        if not (math.isfinite(found) and found > 0):
-            raise self._bad(name, "a number above 0")
-        return found
-
-    def switch(self, name: str, default: bool) -> bool:
-        if name not in self.values:
-            return default
-        found = as_bool(self.values[name])
-        if found is None:
-            raise self._bad(name, "true or false")
-        return found
-
-    def word(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        if name not in self.values:
-            return default
-        value = self.values[name]
-        found = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value).strip()
-        if found not in choices:
-            raise self._bad(name, f"one of {', '.join(choices)}")
-        return found
-
-    def text(self, name: str) -> str:
-        return str(self.values.get(name, ""))
-
-    def _bad(self, name: str, wanted: str) -> DeclarationError:
-        key = self.keys[name]
-        return DeclarationError(
-            "knob-bad-value",
-            f"knob {key} is {self.values[name]!r}; --{name} takes {wanted}",
-            where=f"engine.knobs.{key}",
-        )
-
-
 def settings_of(endpoint: Endpoint) -> Settings:
     """The settings of one declaration.
 
@@ -150,7 +61,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
     ``kv-dtype-conflict``.
     """
     _check_environment(endpoint.engine.env)
-    knobs = _Knobs(endpoint.engine.knobs)
+    knobs = DeclaredKnobs(endpoint.engine.knobs)
     auto = knobs.number("parallel", 1, minimum=-1) == -1
     flash_attn = knobs.word("flash-attn", ("on", "off", "auto"), "auto")
     type_k, type_v = _cache_types(endpoint, knobs)
@@ -199,6 +110,7 @@ def _check_environment(env: Mapping[str, str]) -> None:
 
 _UNMODELLED = (
     "spec-type",
+    "spec-default",
     "spec-draft-model",
     "mmproj",
     "lora",
@@ -209,7 +121,7 @@ _UNMODELLED = (
 )
 
 
-def _slots(endpoint: Endpoint, knobs: _Knobs) -> int:
+def _slots(endpoint: Endpoint, knobs: DeclaredKnobs) -> int:
     slots = knobs.number("parallel", endpoint.contract.seqs, minimum=-1)
     if slots == 0:
         raise DeclarationError(
@@ -220,7 +132,7 @@ def _slots(endpoint: Endpoint, knobs: _Knobs) -> int:
     return AUTO_SLOTS if slots == -1 else slots
 
 
-def _unified(knobs: _Knobs) -> bool:
+def _unified(knobs: DeclaredKnobs) -> bool:
     """``parallel = -1`` makes the cache unified whatever else is said (tools/server/server.cpp)."""
     if "kv-unified" in knobs.values and "no-kv-unified" in knobs.values:
         raise DeclarationError(
@@ -233,7 +145,7 @@ def _unified(knobs: _Knobs) -> bool:
     return asked or knobs.number("parallel", 1, minimum=-1) == -1
 
 
-def _context(endpoint: Endpoint, knobs: _Knobs) -> int:
+def _context(endpoint: Endpoint, knobs: DeclaredKnobs) -> int:
     if "ctx-size" in knobs.values:
         return knobs.number("ctx-size", 0)
     return contract_context(endpoint, _slots(endpoint, knobs), _unified(knobs))
@@ -250,7 +162,7 @@ def contract_context(endpoint: Endpoint, slots: int, unified: bool) -> int:
     return slots * pad(math.ceil(contract.tokens_with_margin / contract.seqs))
 
 
-def _cache_types(endpoint: Endpoint, knobs: _Knobs) -> tuple[str, str]:
+def _cache_types(endpoint: Endpoint, knobs: DeclaredKnobs) -> tuple[str, str]:
     declared = endpoint.contract.kv_dtype
     k, _, v = declared.partition("/")
     sides = {"K": ("cache-type-k", k), "V": ("cache-type-v", v or k)}
@@ -274,7 +186,7 @@ def _cache_types(endpoint: Endpoint, knobs: _Knobs) -> tuple[str, str]:
     return k, v or k
 
 
-def _rope_scale(knobs: _Knobs) -> float:
+def _rope_scale(knobs: DeclaredKnobs) -> float:
     """The factor by which positions are stretched: --rope-scale N, or 1/--rope-freq-scale; 0 if neither is said."""
     if "rope-scale" in knobs.values:
         return knobs.decimal("rope-scale")
@@ -282,7 +194,7 @@ def _rope_scale(knobs: _Knobs) -> float:
     return 1 / inverse if inverse else 0.0
 
 
-def _offload(knobs: _Knobs) -> bool | None:
+def _offload(knobs: DeclaredKnobs) -> bool | None:
     layers = knobs.text("gpu-layers").strip()
     if layers == "0" or knobs.text("device").strip() == "none":
         return False
