@@ -31,7 +31,7 @@ ALIASES: Mapping[str, str] = {
     "embeddings": "embedding",
     "reranking": "rerank",
 }
-"""Other spellings of the knobs that decide capacity, as llama-server b11434 knows them (a test holds them to the table)."""
+"""Other spellings of the knobs that decide capacity in llama-server b11434 (a test holds them to the table)."""
 
 
 class DeclaredKnobs:
