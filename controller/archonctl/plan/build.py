@@ -11,9 +11,10 @@ from archonctl.deployment.load import LoadedEndpoint
 from archonctl.deployment.schema import Contract, Endpoint
 from archonctl.engines import adapter
 from archonctl.engines.base import Forecast
+from archonctl.host.capacity import host_capacity
 from archonctl.host.load import load_host
 from archonctl.host.profile import Host
-from archonctl.memory.demand import Capacity, Fit, fit
+from archonctl.memory.demand import Fit, fit
 from archonctl.memory.interval import MIB
 from archonctl.model.geometry import ModelFacts
 from archonctl.plan.values import Plan, PlanVerdict
@@ -52,18 +53,6 @@ def load_model(endpoint: Endpoint) -> ModelFacts | None:
 
         return inspect_model(endpoint.model.path)
     return None
-
-
-def host_capacity(host: Host) -> Capacity:
-    """RAM as the engine may use it: the smallest of total, available and the cgroup's limit."""
-    totals = [mib for mib in (host.ram_mib, host.cgroup_limit_mib) if mib is not None]
-    free = [mib for mib in (host.available_mib, host.cgroup_limit_mib) if mib is not None]
-    return Capacity(
-        total_bytes=min(totals, default=0) * MIB,
-        free_bytes=min(free, default=0) * MIB,
-        known=bool(totals),
-        free_known=host.available_mib is not None,
-    )
 
 
 def judge(contract: Contract, forecast: Forecast, fits: tuple[Fit, ...]) -> tuple[PlanVerdict, tuple[str, ...]]:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from archonctl.deployment.schema import Contract, Endpoint, Engine, KnobValue, ModelRef
 from archonctl.engines import adapter
 from archonctl.engines.base import Forecast
-from archonctl.engines.llamacpp import memory
 from archonctl.engines.llamacpp.assess import assess, changed
+from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import fit
 from archonctl.memory.interval import MIB
 from archonctl.model.geometry import Geometry, Layer, ModelFacts, TensorBytes
-from archonctl.plan.build import host_capacity, judge
+from archonctl.plan.build import judge
 
 ADAPTER = adapter("llamacpp")
 LAYERS = tuple(Layer(i, "full", 8, 128, 128, 1024, 1024) for i in range(32))
@@ -220,11 +220,6 @@ def test_memory_outside_the_law_is_named() -> None:
     gaps = forecast({"spec-type": "draft-simple", "md": "draft.gguf", "cache-ram": -1, "mmproj": ""}).not_modelled
     assert any("spec-type, md take" in gap for gap in gaps)
     assert any("without limit" in gap for gap in gaps)
-
-
-def test_capacity_here_and_in_the_judgement_are_the_same() -> None:
-    for host in (ROOMY, Host(), Host(ram_mib=5), Host(available_mib=7), Host(ram_mib=9, cgroup_limit_mib=3)):
-        assert memory.host_capacity(host) == host_capacity(host)
 
 
 hosts = st.builds(

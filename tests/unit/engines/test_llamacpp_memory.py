@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from archonctl.engines.llamacpp.kv import KvSettings, allocate
-from archonctl.engines.llamacpp.memory import Widths, checkpoint_bytes, compute_buffer, host_capacity, weights
-from archonctl.host.profile import Host
+from archonctl.engines.llamacpp.memory import Widths, checkpoint_bytes, compute_buffer, weights
 from archonctl.memory.interval import MIB
 from archonctl.model.geometry import Geometry, Layer, ModelFacts, Recurrent, TensorBytes
 
@@ -93,10 +92,3 @@ def test_weights_are_the_tensors_of_the_header_or_the_file() -> None:
     assert (weights(ModelFacts("x", "gguf", None, 999, parts, 3)).bytes, 400) == (400, 400)
     assert weights(ModelFacts("x", "gguf", None, 999, parts, 3)).dtype == "q4_0"
     assert weights(ModelFacts("x", "gguf", None, 999)).bytes == 999
-
-
-def test_the_smallest_of_what_ram_there_is_counts() -> None:
-    host = Host(ram_mib=1000, available_mib=800, cgroup_limit_mib=500)
-    assert (host_capacity(host).total_bytes, host_capacity(host).free_bytes) == (500 * MIB, 500 * MIB)
-    assert host_capacity(Host(ram_mib=1000)).free_known is False
-    assert host_capacity(Host()).known is False

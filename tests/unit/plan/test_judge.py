@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from archonctl.deployment.schema import Contract
 from archonctl.engines.base import Forecast, Problem
+from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Capacity, Demand, fit
 from archonctl.memory.interval import MIB, Interval
-from archonctl.plan.build import host_capacity, judge
+from archonctl.plan.build import judge
 
 CONTRACT = Contract(seqs=3, len=200_000, kv_dtype="fp8", margin=0.01)
 

@@ -21,6 +21,7 @@ from archonctl.engines.llamacpp.kv import (
 )
 from archonctl.engines.llamacpp.refusals import refusals
 from archonctl.engines.llamacpp.settings import Settings, settings_of, stretched, trained_context
+from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand, Fit, fit
 from archonctl.memory.interval import Interval
@@ -76,7 +77,7 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     on_cards = bool(host.cards) and settings.offload is not False
     demands = _demands(model, settings, kv, compute, checkpoint, on_cards)
     problems = (*refusals(geometry, settings.kv), *_over_trained(endpoint, settings.kv, trained))
-    ram = fit(demands, "host", memory.host_capacity(host))
+    ram = fit(demands, "host", host_capacity(host))
     return Assessment(
         endpoint, settings, trained, shape, kv, compute, checkpoint, on_cards, problems, tuple(demands), ram
     )

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from archonctl.engines.llamacpp.kv import F32_BYTES, KvAllocation, KvSettings, row_bytes
 from archonctl.engines.llamacpp.settings import Settings
-from archonctl.host.profile import Host
-from archonctl.memory.demand import Capacity, Demand
+from archonctl.memory.demand import Demand
 from archonctl.memory.interval import MIB, Interval
 from archonctl.model.geometry import Geometry, ModelFacts
 
@@ -112,18 +111,6 @@ def checkpoint_bytes(geometry: Geometry, settings: KvSettings, kv: KvAllocation)
     rows = min(max((layer.window for layer in sliding), default=0), kv.shape.n_ctx_seq)
     row = sum(row_bytes(la.k_width, settings.type_k) + row_bytes(la.v_width, settings.type_v) for la in sliding)
     return state + rows * row
-
-
-def host_capacity(host: Host) -> Capacity:
-    """RAM as the engine may use it: the smallest of what is installed, available and allowed by the cgroup."""
-    totals = [mib for mib in (host.ram_mib, host.cgroup_limit_mib) if mib is not None]
-    free = [mib for mib in (host.available_mib, host.cgroup_limit_mib) if mib is not None]
-    return Capacity(
-        total_bytes=min(totals, default=0) * MIB,
-        free_bytes=min(free, default=0) * MIB,
-        known=bool(totals),
-        free_known=host.available_mib is not None,
-    )
 
 
 def weights(model: ModelFacts) -> Demand:
