@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from archonctl.engines.base import Api
 
 _CONTINUOUS = "continuous_usage_stats"
+_TEMPERATURE = 1
+"""Greedy answers may repeat one token for ever; where that is half a character, an engine sends nothing at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Shape:
             api.completions,
             api.chat,
             model,
-            {"temperature": 0, "ignore_eos": True, **api.completion_extra},
+            {"temperature": _TEMPERATURE, "ignore_eos": True, **api.completion_extra},
             {"include_usage": True, _CONTINUOUS: True},
         )
 
