@@ -19,7 +19,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]|\[(?:\d{1,3};){0,3}\d{1,3}m")
 _PREFIX = re.compile(
     r"""(?:
       (?<=\d)\ ?[\w.<>-]+\ [\w.@/-]+\[\d+\]:                                                # journald, short-iso
-    | \s+ | \.{3}
+    | \s+ | \.{3} | [\#>*•-]\ | `(?=[A-Z\[(])                                              # quoted, listed
     | (?:\d{4}-\d\d-\d\d[T\ ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?:\ \|(?=\ ))?   # ISO 8601
     | [A-Z][a-z]{2}\ [\ \d]\d\ \d\d:\d\d:\d\d\ (?:\S+\ )?[\w.@/<>-]+(?:\[\d+\])?:            # journald, short
     | \d\d[-/]\d\d\ \d\d:\d\d:\d\d(?:\.\d+)?                                                 # vLLM
@@ -28,7 +28,7 @@ _PREFIX = re.compile(
     | \((?:[^()]{0,80}\ )?(?:pid|ip)=[^()]{0,80}\)                                           # vLLM workers, Ray
     | \[[^\[\]]{1,160}\](?::(?=\s))?                                                         # any [tag]
     | [\w.-]{1,64}(?:\ {1,20})\|(?=\ )                                                       # compose
-    | [\w./-]{1,120}\.(?:py|go|cpp|cu|rs|cc):\d+\]                                           # old vLLM: "file.py:123]"
+    | [\w./-]{1,120}\.(?:py|go|cpp|cu|rs|cc):\d+(?:\]|(?=\ ))                             # "file.py:123]", "file.py:123 "
     | (?:srv|slot|cmn|que|res|spec)\ +[\w()~]{1,40}:(?=\ )                                   # llama-server's columns
     )""",
     re.VERBOSE,

@@ -15,6 +15,8 @@ _IN_ROW = {
     "max_concurrency": re.compile(r"(?<![\w.])" + _NUMBER + r" ?x(?![\w])"),
 }
 _SENTENCES = {
+    "available_gib.": re.compile(r"available KV cache memory: " + _NUMBER + r" ?GiB", re.IGNORECASE),
+    "kv_tokens.": re.compile(r"KV cache(?: size)?: " + _NUMBER + r" tokens", re.IGNORECASE),
     "available_gib": re.compile(_NUMBER + r" ?GiB (?:\w+ ){0,2}(?:for|of) (?:the )?KV cache", re.IGNORECASE),
     "kv_tokens": re.compile(r"KV cache (?:size )?(?:of|is|=|holds) " + _NUMBER + r" tokens", re.IGNORECASE),
 }
@@ -32,7 +34,7 @@ def quoted_figures(lines: Iterable[str]) -> dict[str, int | float]:
             continue
         for name, pattern in _SENTENCES.items():
             if match := pattern.search(text):
-                found.setdefault(name, _number(match.group(1)))
+                found.setdefault(name.rstrip("."), _number(match.group(1)))
     return found
 
 

@@ -140,7 +140,7 @@ class Endless(io.RawIOBase):
 
 def test_a_line_without_end_is_bounded() -> None:
     tracemalloc.start()
-    ledger = read_ledger(Endless(DEEP_BYTES * 4))  # type: ignore[arg-type]
+    ledger = read_ledger(Endless(DEEP_BYTES * 4))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert ledger.lines_read == 1

@@ -526,3 +526,105 @@ class TestFollowing:
         assert ledger.engine == "vllm"
         assert ledger.figures["kv_tokens"].line_no == 900_001
         assert ledger.lines_read == 900_002
+
+
+class TestVariants:
+    """Forms that other versions and other people's pastes have."""
+
+    @pytest.mark.parametrize(
+        ("line", "name", "value"),
+        [
+            (
+                "# (Worker_TP0 pid=1) INFO 12-11 00:06:53 [gpu_worker.py:359] Available KV cache memory: 52.36 GiB",
+                "available_gib",
+                52.36,
+            ),
+            ("> `Available KV cache memory: 2.95 GiB`", "available_gib", 2.95),
+            ("(EngineCore pid=258) INFO gpu_worker.py:440 Available KV cache memory: 0.56 GiB", "available_gib", 0.56),
+            ("Model loading took 2.8871 GiB          (predicted 2.87)", "weights_gib", 2.8871),
+            ("  maximum model length is 112896.", "estimated_max_model_len", 112896),
+            ("KV Cache is allocated. dtype: torch.bfloat16, #tokens: 600000", "kv_tokens", 600000),
+            ("[full] KV Cache is allocated. #tokens: 38141, K size: 2.33 GB, V size: 2.33 GB", "k_gib", 2.33),
+            (
+                "max_total_num_tokens=350257, ... max_running_requests=12, context_len=262144",
+                "max_running_requests",
+                12,
+            ),
+            ("Load weight end. ... mem usage=20.14 GB          <- weights", "weights_gib", 20.14),
+            (
+                "Load weight end. elapsed=60s, type=X, quant=fp8, avail mem=80.00 GB, mem usage=20.00 GB.",
+                "load_seconds",
+                60,
+            ),
+            (
+                "Capture cuda graph end. Time elapsed: 18.07 s. mem usage=0.11 GB. avail mem=0.83 GB.",
+                "cuda_graph_gib",
+                0.11,
+            ),
+            (
+                "0.00.263.342 I init: kv_size = 2048, offload = 1, type_k = 'f16', type_v = 'f16', n_layer = "
+                "24, can_shift = 1",
+                "kv_size",
+                2048,
+            ),
+            (
+                "0.00.386.717 I llama_context_kv_self: KV self size  =  384.00 MiB, K (f16):  192.00 MiB, V "
+                "(f16):  192.00 MiB",
+                "kv_mib",
+                384,
+            ),
+            ("llama_new_context_with_model: kv self size  =  256.00 MB", "kv_mib", 256),
+            ("llama_new_context_with_model: compute buffer total size = 76.63 MB", "compute_mib", 76.63),
+            ("0.00.389.545 I reserve:        CPU compute buffer size =   102.25 MiB", "compute_mib", 102.25),
+            ("llama_kv_cache: size =  512.00 MiB (32768 cells,  4 layers)", "kv_mib", 512),
+            (
+                "llama_kv_cache: size = 1792.00 MiB (262144 cells,   8 layers,  1/1 seqs), K (turbo3):  896.00 "
+                "MiB, V (turbo3):  896.00 MiB",
+                "kv_tokens",
+                262144,
+            ),
+            (
+                "[TensorRT-LLM][INFO] Memory usage when calculating max tokens in paged kv cache: total: 31.84 "
+                "GiB, available: 17.83 GiB",
+                "available_gib",
+                17.83,
+            ),
+            ("[TensorRT-LLM][INFO] Number of blocks in KV cache primary pool: 8219", "gpu_blocks", 8219),
+            (
+                'time=2025-12-01T20:28:54.084Z level=INFO source=memory.go:356 msg="offload to cuda" '
+                'layers.requested=-1 layers.model=33 layers.offload=33 layers.split="" memory.available="[23.3 '
+                'GiB]" memory.gpu_overhead="0 B" memory.required.full="6.5 GiB" memory.required.partial="6.5 '
+                'GiB" memory.required.kv="1.0 GiB" memory.required.allocations="[6.5 GiB]" '
+                'memory.weights.total="4.9 GiB" memory.weights.repeating="4.5 GiB"',
+                "kv_mib",
+                1024,
+            ),
+        ],
+    )
+    def test_a_variant_is_read(self, line: str, name: str, value: float) -> None:
+        assert best(read(line), name) == pytest.approx(value)
+
+    def test_a_refusal_wrapped_over_four_lines_is_read_whole(self) -> None:
+        ledger = read(
+            "ValueError: To serve at least one request with the model's max seq len",
+            "  (131072), 8.18 GiB KV cache is needed, which is larger than the available",
+            "  KV cache memory (7.04 GiB). Based on the available memory, the estimated",
+            "  maximum model length is 112896.",
+        )
+        names = ("max_model_len", "needed_gib", "available_gib", "estimated_max_model_len")
+        assert [best(ledger, name) for name in names] == [131072, 8.18, 7.04, 112896]
+
+    def test_a_window_that_tensorrt_llm_reduced_is_told(self) -> None:
+        ledger = read(
+            "[TensorRT-LLM][WARNING] maxAttentionWindow and maxSequenceLen are too large for at least one sequence "
+            "to fit in kvCache. they are reduced to 5185"
+        )
+        assert ledger.has("context-reduced-by-fit")
+        assert best(ledger, "n_ctx_to") == 5185
+
+    def test_a_boot_in_which_the_first_sequence_of_lines_is_shared_with_another_engine(self) -> None:
+        ledger = read(
+            "Mamba Cache is allocated. max_mamba_cache_size: 97",
+            "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 1.56 GiB for max tokens in paged KV cache (12800).",
+        )
+        assert ledger.engine == "tensorrt_llm"

@@ -163,7 +163,7 @@ class LlamaBook(Book):
     def _on_kv_size(self, s: Sighting) -> None:
         cache = self._cache(wants_size=True)
         cache.size.update(s.figures)
-        cache.cells = s.figures["cells"]
+        cache.cells = s.figures.get("cells")
         self.told.update(s.facts)
         if s.facts.get("k_type") == s.facts.get("v_type") and "k_type" in s.facts and len(self._by_type) < 16:
             self._by_type.setdefault(f"{s.facts['k_type']}_mib", s.figures["kv_mib"])
@@ -206,7 +206,7 @@ class LlamaBook(Book):
 
     def _buffer(self, buffers: dict[str, Find], s: Sighting) -> None:
         if len(buffers) < SERIES_LIMIT * 4:
-            buffers[s.facts["device"]] = s.figures["buffer_mib"]
+            buffers[s.facts.get("device", "")] = s.figures["buffer_mib"]
 
     def _keep(self, s: Sighting) -> None:
         for name, find in s.figures.items():

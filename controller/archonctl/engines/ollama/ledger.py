@@ -45,6 +45,8 @@ class OllamaBook(LlamaBook):
             found |= _part(part, self._list)
         if "kv_mib" not in found and "required_kv_mib" in found:
             found["kv_mib"] = found["required_kv_mib"]
+        if "weights_mib" not in found and "estimated_weights_mib" in found:
+            found["weights_mib"] = found["estimated_weights_mib"]
         if "KvSize" in found:
             size = found["KvSize"]
             found["kv_tokens"] = Find(Interval.exact(size.value.best, "log"), size.line_no, size.text)
@@ -53,11 +55,11 @@ class OllamaBook(LlamaBook):
 
 
 def _part(part: str, parts: Parts) -> dict[str, Find]:
-    """``<part>_mib`` in all (weights: on the devices, as ollama users count them) and its shares."""
+    """``<part>_mib`` (the cache in all; weights and graphs on the devices, as people count them) and its shares."""
     cards = total(find for (name, device), find in parts.items() if name == part and not is_host(device))
     host = total(find for (name, device), find in parts.items() if name == part and is_host(device))
     both = total(find for find in (cards, host) if find is not None)
-    whole = (cards or host) if part == "weights" else both
+    whole = both if part == "kv" else cards or host
     named = {f"{part}_mib": whole, f"{part}_gpu_mib": cards, f"{part}_cpu_mib": host}
     return {name: find for name, find in named.items() if find is not None}
 
