@@ -1,10 +1,17 @@
-"""Predict the KV tokens of a case from its model geometry and the memory that its log names."""
+"""Predict the KV tokens of a case from its model geometry and the memory that its log names.
+
+The tokens that the log prints never go in: a prediction is made from bytes and checked against them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
 
+from archonctl.errors import ArchonError
+from archonctl.ledger.case import CaseFacts, case_facts
 from archonctl.ledger.values import BootLedger
 
 
@@ -12,16 +19,37 @@ from archonctl.ledger.values import BootLedger
 class Prediction:
     """Tokens by a law, or None and the reason.
 
-    ``basis`` is "bytes" where printed available bytes went in, "blind" where card and model alone did.
+    ``basis`` is "bytes" where printed available bytes went in, "blind" where card, model and flags alone did.
+    ``low_tokens`` and ``high_tokens`` are what the rounding of the printed figures (or a stated error) allows.
     """
 
     kv_tokens: int | None = None
     basis: str = ""
     method: str = ""
     reason: str = ""
+    low_tokens: int | None = None
+    high_tokens: int | None = None
+
+
+Predictor = Callable[[CaseFacts, BootLedger], Prediction]
+
+_LAWS = {
+    "vllm": "archonctl.ledger.predict_vllm",
+    "sglang": "archonctl.ledger.predict_sglang",
+    "llamacpp": "archonctl.ledger.predict_llamacpp",
+    "ollama": "archonctl.ledger.predict_llamacpp",
+    "tensorrt_llm": "archonctl.ledger.predict_paged",
+    "vllm_rs": "archonctl.ledger.predict_paged",
+}
 
 
 def predict(record: Mapping[str, object], ledger: BootLedger) -> Prediction:
-    """What the laws say about one case."""
-    del record
-    return Prediction(reason=f"no KV law for {ledger.engine} is applied to a case yet")
+    """What the laws say about one case; a reason where none of them applies."""
+    law = _LAWS.get(ledger.engine)
+    if law is None:
+        return Prediction(reason=f"no KV law for {ledger.engine or 'an unknown engine'}")
+    predictor = cast(Predictor, import_module(law).predict_case)
+    try:
+        return predictor(case_facts(record), ledger)
+    except ArchonError as err:
+        return Prediction(reason=err.message)

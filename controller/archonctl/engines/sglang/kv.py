@@ -1,0 +1,80 @@
+"""SGLang's memory pools: tokens from bytes, and bytes from what is free after loading.
+
+Read from SGLang ``srt/model_executor/model_runner.py`` and ``kv_cache_configurator.py`` (profiling, the mamba share),
+``srt/mem_cache/memory_pool.py`` and ``swa_memory_pool.py`` (sizes of the pools). "GB" in its log is 2**30 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from archonctl.errors import DeclarationError
+from archonctl.model.geometry import Geometry, Layer
+
+KV_BYTES = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1}
+KV_BYTES |= {"auto": 2, "bfloat16": 2, "bf16": 2, "float16": 2, "fp16": 2, "half": 2, "float32": 4}
+"""Bytes an element by ``--kv-cache-dtype``, or as the log names the dtype (without "torch.")."""
+SWA_RATIO = 0.8
+"""Tokens of the sliding pool for each of the full one (``--swa-full-tokens-ratio``, server_args.py)."""
+MAMBA_RATIO = 0.9
+"""Memory of the state pool against the KV pool (``--mamba-full-memory-ratio``, server_args.py)."""
+INDEXER_BYTES = 132
+"""Indexer key a token and layer: 128 fp8 and a 4-byte scale (``NSATokenToKVPool``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Bytes a token on one rank: keys and values of full layers, of sliding ones, and of indexers."""
+
+    full: int
+    sliding: int
+    indexer: int = 0
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes an element of the cache. Raises DeclarationError ``kv-dtype-unknown``."""
+    name = dtype.lower().removeprefix("torch.") or "auto"
+    if name not in KV_BYTES:
+        raise DeclarationError("kv-dtype-unknown", f"no law for KV dtype {dtype!r}", hint="known: fp8, bf16, fp16")
+    return KV_BYTES[name]
+
+
+def rates(geometry: Geometry, *, tp: int = 1, dtype: str = "auto") -> Rates:
+    """Bytes a token on one of ``tp`` ranks. A latent row (MLA) is whole on every rank."""
+    size = element_bytes(dtype)
+    serving = geometry.layers[: len(geometry.layers) - geometry.nextn_layers] or geometry.layers
+    latents = sum(layer.attention == "mla" for layer in serving)
+    return Rates(
+        full=sum(_layer(layer, tp, size) for layer in serving if layer.attention in ("full", "mla", "chunked")),
+        sliding=sum(_layer(layer, tp, size) for layer in serving if layer.attention == "sliding"),
+        indexer=latents * INDEXER_BYTES if geometry.indexer_dim else 0,
+    )
+
+
+def _layer(layer: Layer, tp: int, size: int) -> int:
+    if layer.attention == "mla":
+        return layer.k_width * size
+    return max(1, layer.kv_heads // tp) * (layer.head_dim_k + layer.head_dim_v) * size
+
+
+def pool_tokens(pool_bytes: float, token_bytes: int, page: int = 1) -> int:
+    """Tokens of one pool, in whole pages. Raises ValueError where a token takes nothing."""
+    if token_bytes <= 0:
+        raise ValueError("no layer of this pool keeps anything")
+    return max(0, int(pool_bytes // token_bytes) // page * page)
+
+
+def swa_tokens(pool_bytes: float, each: Rates, page: int = 1, ratio: float = SWA_RATIO) -> tuple[int, int]:
+    """Tokens of the full and of the sliding pool, which share ``pool_bytes`` at a fixed ratio of tokens."""
+    full = max(0, int(pool_bytes / (each.full + ratio * each.sliding)) // page * page)
+    return full, int(full * ratio) // page * page
+
+
+def static_bytes(free_before: float, free_after: float, fraction: float) -> float:
+    """What ``--mem-fraction-static`` leaves for all pools of a rank, in the unit of the free memory given."""
+    return free_after - free_before * (1 - fraction)
+
+
+def kv_share(pool_bytes: float, ratio: float = MAMBA_RATIO) -> float:
+    """The part of the pools that is left for keys and values beside recurrent states."""
+    return pool_bytes / (1 + ratio)

@@ -1,0 +1,114 @@
+"""Which of vLLM's rules hold at which version: what is printed, what is held back, what a block is by default.
+
+A version that cannot be read (a fork, a date) is taken by its year where there is one, else as the newest.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from archonctl.engines.vllm.kv import Meaning
+
+Version = tuple[int, ...]
+NEWEST: Version = (0, 33, 0)
+
+_RELEASES: tuple[tuple[int, int, Version], ...] = (
+    (2023, 6, (0, 1, 0)),
+    (2024, 1, (0, 2, 7)),
+    (2024, 4, (0, 4, 0)),
+    (2024, 8, (0, 5, 4)),
+    (2024, 12, (0, 6, 4)),
+    (2025, 1, (0, 7, 0)),
+    (2025, 3, (0, 8, 0)),
+    (2025, 6, (0, 9, 1)),
+    (2025, 8, (0, 10, 1)),
+    (2025, 10, (0, 11, 0)),
+    (2025, 12, (0, 12, 0)),
+    (2026, 1, (0, 14, 0)),
+    (2026, 3, (0, 18, 0)),
+    (2026, 4, (0, 19, 0)),
+    (2026, 5, (0, 20, 1)),
+    (2026, 6, (0, 21, 0)),
+    (2026, 7, (0, 24, 0)),
+    (2026, 8, (0, 27, 0)),
+    (2026, 9, (0, 30, 0)),
+    (2026, 10, (0, 32, 0)),
+)
+"""Year and month from which a boot of "that month" is taken to run this release (release dates on PyPI, rounded)."""
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+DEFAULT_BLOCK = 16
+"""CacheConfig.block_size on CUDA and ROCm in all versions."""
+CPU_BLOCK = 128
+CPU_BLOCK_SINCE: Version = (0, 12)
+"""CPU: 16 tokens in a boot of 0.11, 128 in boots of 0.32 (16 for MLA): vllm/platforms/cpu.py."""
+ASCEND_BLOCK = 128
+"""vllm-ascend platform.py: block_size 128 unless set."""
+MEANING_SINCE: Version = (0, 20, 1)
+ALIGN_SINCE: Version = (0, 28)
+"""From here prefix caching is on for recurrent models unless switched off, and then keeps a second state (cache mode
+"align"). Seen off by default in boots of 0.19 and 0.27, on in boots of September 2026."""
+NULL_BLOCK_SINCE: Version = (0, 30)
+"""Seen in the source of 0.32.0; boots of 0.29 do not tell (rounding of the printed memory is wider than a block)."""
+SPREAD_SINCE: Version = (0, 20)
+"""Kinds of layers that are padded to one another: within 1.25 before, within 1.5 in the source of 0.32.0."""
+TWO_BATCHES_SINCE: Version = (0, 24)
+"""From here windows also hold the tokens of a second, overlapping batch (seen in the source of 0.32.0)."""
+BY_GROUPS_SINCE: Version = (0, 8, 5)
+"""Before, every layer of a model was charged in full whatever its window (no hybrid cache manager)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of one version."""
+
+    version: Version
+    meaning: Meaning
+    null_block: bool
+    spread: float
+    batches: int
+    aligned_states: bool
+    by_groups: bool
+
+
+def rules_for(version: Version) -> Rules:
+    """The rules that hold at a version."""
+    return Rules(
+        version=version,
+        meaning="concurrency" if version >= MEANING_SINCE else "blocks",
+        null_block=version >= NULL_BLOCK_SINCE,
+        spread=1.5 if version >= SPREAD_SINCE else 1.25,
+        batches=2 if version >= TWO_BATCHES_SINCE else 1,
+        aligned_states=version >= ALIGN_SINCE,
+        by_groups=version >= BY_GROUPS_SINCE,
+    )
+
+
+def version_of(text: str) -> Version | None:
+    """A version in free text: "0.20.1rc1.dev16+g7a1eb8a" is before 0.20.1; "July 2025" is what was released then."""
+    match = re.search(r"(?<![\d.])v?0\.(\d{1,2})(?:\.(\d+|x))?(rc|a|b|\.dev)?", text)
+    if match and not (match[1] == "1" and "dev" in text):
+        patch = int(match[2]) if match[2] and match[2] != "x" else 0
+        version = (0, int(match[1]), patch)
+        return _before(version) if match[3] else version
+    dated = re.search(r"(20\d\d)-(\d\d)", text)
+    if dated:
+        return _released(int(dated[1]), int(dated[2]))
+    named = re.search(rf"\b({'|'.join(_MONTHS)})[a-z]*\.? (20\d\d)", text.lower())
+    if named:
+        return _released(int(named[2]), _MONTHS.index(named[1]) + 1)
+    return None
+
+
+def _before(version: Version) -> Version:
+    major, minor, patch = version
+    return (major, minor, patch - 1) if patch else (major, minor - 1, 99)
+
+
+def _released(year: int, month: int) -> Version:
+    running = _RELEASES[0][2]
+    for since_year, since_month, version in _RELEASES:
+        if (year, month) >= (since_year, since_month):
+            running = version
+    return running

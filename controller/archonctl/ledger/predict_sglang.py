@@ -1,0 +1,76 @@
+"""SGLang: tokens from the printed sizes of its pools, or from what was free after loading."""
+
+from __future__ import annotations
+
+from archonctl.engines.sglang.kv import Rates, element_bytes, kv_share, pool_tokens, rates, static_bytes, swa_tokens
+from archonctl.ledger.case import CaseFacts
+from archonctl.ledger.predict import Prediction
+from archonctl.ledger.values import BootLedger
+from archonctl.memory.interval import GIB, Interval
+
+COARSE = 0.02
+"""A pool printed more coarsely than this says less than the cap that was asked for."""
+
+
+def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
+    """Tokens of the target's pool on one rank. Raises ArchonError for a dtype without a law."""
+    dtype = facts.word("kv_cache_dtype")
+    dtype = ledger.facts.get("kv_dtype", "") if dtype in ("", "auto") else dtype
+    dtype = dtype or facts.checkpoint_kv or "auto"
+    tp = max(1, (facts.number("tp") or 1) // (facts.number("dp") if facts.switch("enable_dp_attention") else 1))
+    cap, page = facts.number("max_total_tokens"), facts.number("page_size") or 1
+    if facts.geometry is None and not facts.token_bytes:
+        return Prediction(reason=facts.geometry_reason)
+    if facts.geometry is not None:
+        each = rates(facts.geometry, tp=tp, dtype=dtype)
+        rate = (
+            f"{each.full:,} B a token ({element_bytes(dtype)} B an element, tp {tp}); geometry {facts.geometry_source}"
+        )
+    else:
+        each, rate = Rates(facts.token_bytes, 0), f"{facts.token_bytes:,} B a token as the case states it"
+    found = _from_pools(ledger, each, page, rate) or _from_free(facts, ledger, each, page, rate)
+    if found is None:
+        if cap:
+            return Prediction(cap, "blind", "--max-total-tokens, if memory allows it")
+        return Prediction(reason="the log names neither the size of a pool nor the memory before and after loading")
+    if cap and found.high_tokens is not None and cap <= found.high_tokens:
+        return Prediction(cap, found.basis, f"--max-total-tokens, less than {found.method}", "", cap, cap)
+    return found
+
+
+def _from_pools(ledger: BootLedger, each: Rates, page: int, rate: str) -> Prediction | None:
+    swa = ledger.get("swa_kv_gib")
+    if swa is not None and each.sliding:
+        tokens = [swa_tokens(part * GIB, each, page)[0] for part in (swa.low, swa.best, swa.high)]
+        method = f"both pools {swa.best:g} GiB / (full + 0.8 x sliding bytes a token); {rate}"
+        return Prediction(tokens[1], "bytes", method, low_tokens=tokens[0], high_tokens=tokens[2])
+    pool = ledger.get("kv_gib")
+    keys, values = ledger.get("k_gib"), ledger.get("v_gib")
+    if pool is None and keys is not None and values is not None:
+        pool = Interval(keys.low + values.low, keys.best + values.best, keys.high + values.high, "log")
+    if pool is None or pool.best <= 0 or not each.full:
+        return None
+    tokens = [pool_tokens(part * GIB, each.full, page) for part in (pool.low, pool.best, pool.high)]
+    # A pool has one page more than it has tokens (memory_pool.py: the first page is a dummy).
+    tokens = [max(0, count - page) for count in tokens]
+    return Prediction(
+        tokens[1], "bytes", f"pool {pool.best:g} GiB / {rate}", low_tokens=tokens[0], high_tokens=tokens[2]
+    )
+
+
+def _from_free(facts: CaseFacts, ledger: BootLedger, each: Rates, page: int, rate: str) -> Prediction | None:
+    before, after = ledger.get("avail_before_load"), ledger.get("avail_after_load")
+    fraction = facts.fraction("mem_fraction_static")
+    if before is None or after is None or fraction is None or not each.full:
+        return None
+    left = static_bytes(before.best, after.best, fraction) * GIB
+    geometry = facts.geometry
+    if geometry is not None and any(layer.attention == "recurrent" for layer in geometry.layers):
+        left = kv_share(left)
+    tokens = swa_tokens(left, each, page)[0] if each.sliding else pool_tokens(left, each.full + each.indexer, page)
+    if not tokens:
+        return Prediction(
+            reason=f"weights leave nothing under --mem-fraction-static {fraction:g}: {left / GIB:.2f} GiB"
+        )
+    method = f"({after.best:g} - {before.best:g} x (1 - {fraction:g})) GiB / {rate}"
+    return Prediction(tokens, "bytes", method)

@@ -1,0 +1,206 @@
+"""vLLM: tokens from the memory that was left for the cache, by the engine's own grouping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from archonctl.engines.vllm.groups import Group, form_groups
+from archonctl.engines.vllm.kv import KvSettings, plan_kv
+from archonctl.engines.vllm.layers import RankSettings, rank_buckets
+from archonctl.engines.vllm.rules import (
+    ASCEND_BLOCK,
+    CPU_BLOCK,
+    CPU_BLOCK_SINCE,
+    DEFAULT_BLOCK,
+    NEWEST,
+    Rules,
+    rules_for,
+    version_of,
+)
+from archonctl.ledger.blind import blind_bytes
+from archonctl.ledger.case import CaseFacts
+from archonctl.ledger.predict import Prediction
+from archonctl.ledger.values import BootLedger
+from archonctl.memory.interval import GIB, Interval
+from archonctl.model.geometry import Geometry
+
+_BYTES = ("kv_bytes", "kv_cache_bytes", "available_bytes")
+_GIBS = ("reserved_gib", "available_gib", "kv_gib")
+_BATCHED_TOKENS = 2048
+"""max_num_batched_tokens of a server on cards below 70 GiB (vllm/engine/arg_utils.py); 8,192 on larger ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    size: Interval
+    """Bytes."""
+    basis: str
+    method: str
+
+
+def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
+    """Tokens as vLLM would print them. Raises ArchonError where the model has no law."""
+    memory = _memory(facts, ledger)
+    rules = rules_for(_version(ledger))
+    if memory is None:
+        return Prediction(reason="the log names no memory for the cache, and card and weights are not both known")
+    if memory.size.best <= 0:
+        return Prediction(reason=f"no memory is left for the cache: {memory.size.best / GIB:.2f} GiB")
+    if facts.geometry is None:
+        return _by_rate(facts, ledger, memory)
+    drafts = _drafts(facts)
+    if drafts is None:
+        return Prediction(reason="a draft model shares the cache, and its layers are not known")
+    rank = _rank(facts, ledger, rules, drafts)
+    geometry = facts.geometry if rules.by_groups else _all_full(facts.geometry)
+    groups = form_groups(
+        rank_buckets(geometry, rank), stages=rank.pp, spread=rules.spread, hybrid_manager=_managed(facts, ledger)
+    )
+    length = _length(facts, ledger, groups)
+    if not length:
+        return Prediction(reason="max_model_len is not known, and the printed tokens of a hybrid depend on it")
+    settings = _settings(facts, ledger, rules, length, rank)
+    low, best, high = (
+        plan_kv(groups, int(each), settings).kv_tokens for each in (memory.size.low, memory.size.best, memory.size.high)
+    )
+    names = f"{len(groups)} group{'s' * (len(groups) > 1)} of {groups[0].layers} layers, block {groups[0].block_tokens}"
+    method = f"{memory.method} / ({names}, {rank.kv_dtype} cache, tp {rank.tp}); geometry {facts.geometry_source}"
+    return Prediction(best, memory.basis, method, low_tokens=low, high_tokens=high)
+
+
+def _version(ledger: BootLedger) -> tuple[int, ...]:
+    for text in (ledger.engine_version, ledger.facts.get("version_hint", "")):
+        if text and (version := version_of(text)):
+            return version
+    return NEWEST
+
+
+def _memory(facts: CaseFacts, ledger: BootLedger) -> _Memory | None:
+    for name in _BYTES:
+        if (size := ledger.get(name)) is not None:
+            return _Memory(size, "bytes", f"{name} {size.best:,.0f}")
+    for name in _GIBS:
+        if (size := ledger.get(name)) is not None:
+            scaled = Interval(size.low * GIB, size.best * GIB, size.high * GIB, "log")
+            return _Memory(scaled, "bytes", f"{name} {size.best:g} GiB as printed")
+    blind = blind_bytes(facts, ledger, cpu=_is_cpu(facts, ledger), version=_version(ledger))
+    return None if blind is None else _Memory(blind.size, "blind", blind.method)
+
+
+def _by_rate(facts: CaseFacts, ledger: BootLedger, memory: _Memory) -> Prediction:
+    """Without a geometry: a rate that the case states, or the need that the engine itself states for a length."""
+    needed, length = ledger.get("needed_gib"), ledger.get("max_model_len") or ledger.get("asked_max_model_len")
+    if facts.token_bytes:
+        rate = Interval.exact(facts.token_bytes)
+        how = f"{facts.token_bytes:,} B a token as the case states it"
+    elif needed is not None and length is not None and needed.best > 0 and length.best > 0:
+        ends = (needed.low * GIB / length.best, needed.best * GIB / length.best, needed.high * GIB / length.best)
+        rate = Interval(*ends, "log")
+        how = f"{needed.best:g} GiB for {length.best:,.0f} tokens as the engine states it (linear: true without states)"
+    else:
+        return Prediction(reason=facts.geometry_reason)
+    tokens = (memory.size.low / rate.high, memory.size.best / rate.best, memory.size.high / rate.low)
+    low, best, high = (int(each) // DEFAULT_BLOCK * DEFAULT_BLOCK for each in tokens)
+    return Prediction(best, memory.basis, f"{memory.method} / {how}", low_tokens=low, high_tokens=high)
+
+
+def _drafts(facts: CaseFacts) -> tuple[int, int] | None:
+    """Drafted tokens and cache layers of the drafter; None where it is another model than the target's own MTP."""
+    said = facts.flags.get("speculative", facts.flags.get("speculative_config"))
+    if isinstance(said, dict):
+        method, count = str(said.get("method", "")).lower(), said.get("num_speculative_tokens")
+        tokens = count if isinstance(count, int) else 0
+    else:
+        method = str(said or "").lower()
+        digits = "".join(c for c in method if c.isdigit())
+        tokens = int(digits) if digits and len(digits) < 3 else 0
+    if not said or method in ("none", "off", "false", "ngram"):
+        return None if "dflash" in facts.model.lower() or "eagle" in facts.model.lower() else (0, 0)
+    if "mtp" in method:
+        return (tokens or 1, 1)
+    return None
+
+
+def _rank(facts: CaseFacts, ledger: BootLedger, rules: Rules, drafts: tuple[int, int]) -> RankSettings:
+    dtype = facts.word("kv_cache_dtype") or facts.checkpoint_kv or "auto"
+    half = facts.word("dtype") in ("float32", "float")
+    hybrid_block = ledger.get("attention_block_size")
+    return RankSettings(
+        tp=facts.number("tp") or 1,
+        pp=facts.number("pp") or 1,
+        kv_dtype=dtype.removeprefix("torch."),
+        model_bytes=4 if half else 2,
+        block_tokens=_block(facts, ledger, rules),
+        kernel_tokens=DEFAULT_BLOCK,
+        hybrid_block_tokens=0 if hybrid_block is None else int(hybrid_block.best),
+        spec_tokens=drafts[0],
+        draft_layers=drafts[1],
+        mla=rules.version >= (0, 7),
+    )
+
+
+def _is_cpu(facts: CaseFacts, ledger: BootLedger) -> bool:
+    return facts.card.strip().lower() == "cpu" or "cpu" in ledger.engine_version.lower()
+
+
+def _block(facts: CaseFacts, ledger: BootLedger, rules: Rules) -> int:
+    if stated := facts.number("block_size"):
+        return stated
+    if (printed := ledger.get("block_size")) is not None and 0 < printed.best < 4096:
+        return int(printed.best)
+    latent = facts.geometry is not None and any(layer.attention == "mla" for layer in facts.geometry.layers)
+    if _is_cpu(facts, ledger) and rules.version >= CPU_BLOCK_SINCE and not latent:
+        return CPU_BLOCK
+    if "ascend" in ledger.engine_version.lower() or "ascend" in facts.card.lower():
+        return ASCEND_BLOCK
+    return DEFAULT_BLOCK
+
+
+def _managed(facts: CaseFacts, ledger: BootLedger) -> bool:
+    """False where the hybrid cache manager is off, by flag or as the log says."""
+    return not (facts.switch("disable_hybrid_kv_cache_manager") or ledger.has("hybrid-kv-manager-off"))
+
+
+def _all_full(geometry: Geometry) -> Geometry:
+    return replace(
+        geometry,
+        layers=tuple(
+            replace(each, attention="full") if each.attention == "sliding" else each for each in geometry.layers
+        ),
+    )
+
+
+def _length(facts: CaseFacts, ledger: BootLedger, groups: Sequence[Group]) -> int:
+    printed = ledger.get("max_model_len")
+    length = int(printed.best) if printed is not None else facts.number("max_model_len")
+    if not length and len(groups) == 1 and groups[0].specs[0].kind in ("full", "mla"):
+        return 1 << 17  # any length gives the same tokens, but for the last block
+    return length
+
+
+def _settings(facts: CaseFacts, ledger: BootLedger, rules: Rules, length: int, rank: RankSettings) -> KvSettings:
+    batched = facts.number("max_num_batched_tokens")
+    large = facts.card_gib >= 70 and "a100" not in facts.card.lower()
+    shards = max(1, facts.number("dcp"), _count(ledger, "dcp"), _count(ledger, "cp")) * max(
+        1, facts.number("pcp"), _count(ledger, "pcp")
+    )
+    asked = facts.switch("enable_prefix_caching")
+    mode = facts.word("mamba_cache_mode")
+    aligned = mode == "align" or (mode != "none" and (rules.aligned_states if asked is None else asked))
+    meaning = ledger.facts.get("kv_tokens_meaning", "")
+    return KvSettings(
+        max_model_len=length,
+        in_flight_tokens=(batched or (8192 if large else _BATCHED_TOKENS)) * max(rules.batches, rank.pp),
+        context_shards=shards,
+        mamba_states=2 if aligned else 1,
+        spec_tokens=rank.spec_tokens,
+        meaning="blocks" if meaning == "blocks" else "concurrency" if meaning else rules.meaning,
+        null_block=rules.null_block,
+        blocks_override=facts.number("num_gpu_blocks_override"),
+    )
+
+
+def _count(ledger: BootLedger, name: str) -> int:
+    value = ledger.get(name)
+    return 0 if value is None else int(value.best)
