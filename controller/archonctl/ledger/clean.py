@@ -28,7 +28,7 @@ _PREFIX = re.compile(
     | \((?:[^()]{0,80}\ )?(?:pid|ip)=[^()]{0,80}\)                                           # vLLM workers, Ray
     | \[[^\[\]]{1,160}\](?::(?=\s))?                                                         # any [tag]
     | [\w.-]{1,64}(?:\ {1,20})\|(?=\ )                                                       # compose
-    | [\w./-]{1,120}\.(?:py|go|cpp|cu|rs|cc):\d+(?:\]|(?=\ ))                             # "file.py:123]", "file.py:123 "
+    | [\w./-]{1,120}\.(?:py|go|cpp|cu|rs|cc):\d+(?:\]|(?=\ ))                           # "file.py:123]", "file.py:123 "
     | (?:srv|slot|cmn|que|res|spec)\ +[\w()~]{1,40}:(?=\ )                                   # llama-server's columns
     )""",
     re.VERBOSE,
