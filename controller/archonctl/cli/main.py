@@ -14,6 +14,7 @@ EXIT_BROKEN_PIPE = 141
 
 def run() -> None:
     """The console script."""
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # A file name or a model's name may hold what this terminal cannot: it is shown escaped, not refused.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -22,30 +23,62 @@ def run() -> None:
 
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code (the table is in archonctl(1)). Never raises."""
+    from archonctl.cli.output import AnswerLostError, written
+
     try:
         code = _answer(argv)
-        sys.stdout.flush()
+        with written():
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away: not an error of ours, but nothing more can be said either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_the_rest()
         return EXIT_BROKEN_PIPE
+    except AnswerLostError as err:
+        from archonctl.cli.output import Output
+
+        _drop_the_rest()
+        Output.plain(json=False).error(err)
+        return err.exit_code
     return code
 
 
+def _open_closed_streams() -> None:
+    """Give a stream that the caller closed (``>&-``) to /dev/null, before a file of ours gets its number."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _drop_the_rest() -> None:
+    """What is still buffered has no reader: without this the interpreter tries again as it ends, and complains."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _answer(argv: list[str]) -> int:
-    from archonctl.cli.output import Output
+    from archonctl.cli.output import AnswerLostError, Output, say
     from archonctl.cli.parser import build_parser
 
-    out = Output.plain()
+    out = Output.plain(json="--json" in argv)
     try:
         args = build_parser().parse_args(argv)
         out = Output.of(args)
         code: int = args.handler(args, out)
+    except AnswerLostError:
+        raise
     except ArchonError as err:
         out.error(err)
         return err.exit_code
+    except SystemExit as done:
+        # argparse ends the process itself after --help and --version: their text has to arrive too.
+        return done.code if isinstance(done.code, int) else 0
     except KeyboardInterrupt as stop:
-        print("archonctl: interrupted", file=sys.stderr)
+        say("archonctl: interrupted")
         return 128 + int(getattr(stop, "number", signal.SIGINT))
     except BrokenPipeError:
         raise

@@ -8,10 +8,12 @@ import re
 import shutil
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from archonctl.errors import ArchonError
+from archonctl.errors import ArchonError, HostRefusal
 
 _SGR = {
     "bold": "1",
@@ -25,6 +27,32 @@ _SGR = {
 }
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class AnswerLostError(HostRefusal):
+    """The answer did not reach stdout (a full disk, say), so no verdict may be read from the exit code."""
+
+
+@contextmanager
+def written() -> Iterator[None]:
+    """A failed write to stdout as ``answer-not-written``; a reader that went away stays a BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as err:
+        raise AnswerLostError(
+            "answer-not-written",
+            f"stdout takes no more: {err.strerror or err}",
+            hint="the answer is not complete; free the disk or write it elsewhere, and ask again",
+        ) from err
+
+
+def say(text: str) -> None:
+    """One line on stderr."""
+    # Where stderr itself cannot be written there is nowhere left to say so, and the answer is what counts.
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def wants_colour(stream: TextIO, choice: str) -> bool:
@@ -45,9 +73,9 @@ class Output:
     width: int
 
     @classmethod
-    def plain(cls) -> Output:
+    def plain(cls, *, json: bool) -> Output:
         """Before the arguments are known."""
-        return cls(json="--json" in sys.argv, quiet=False, colour=False, unicode=False, width=80)
+        return cls(json=json, quiet=False, colour=False, unicode=False, width=80)
 
     @classmethod
     def of(cls, args: Namespace) -> Output:
@@ -68,27 +96,29 @@ class Output:
         return f"\x1b[{';'.join(_SGR[s] for s in styles)}m{text}\x1b[0m"
 
     def answer(self, text: str) -> None:
-        """The answer, for people."""
-        print(text)
+        """The answer, for people; raises AnswerLostError."""
+        with written():
+            print(text)
 
     def value(self, value: dict[str, Any]) -> None:
-        """The answer, for tools."""
+        """The answer, for tools; raises AnswerLostError."""
         text = json.dumps(value, indent=2, ensure_ascii=not self.unicode, allow_nan=False)
         # A file name need not be UTF-8, JSON must be: such a byte goes out as the escape of its surrogate.
-        print(_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+        with written():
+            print(_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
     def talk(self, text: str) -> None:
         """What a person wants to know on the way; silent with ``--quiet``."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def error(self, err: ArchonError) -> None:
         """One error: a sentence on stderr, and its object on stdout where JSON was asked for."""
         for line in str(err).splitlines():
-            print(f"archonctl: {line}", file=sys.stderr)
+            say(f"archonctl: {line}")
         for line in err.tail:
-            print(f"  | {line}", file=sys.stderr)
-        print(f"  more: archonctl explain {err.code}", file=sys.stderr)
+            say(f"  | {line}")
+        say(f"  more: archonctl explain {err.code}")
         if self.json:
             self.value(error_json(err))
 

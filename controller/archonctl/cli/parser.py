@@ -6,11 +6,14 @@ import argparse
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from archonctl import __version__
-from archonctl.cli.output import Output
+from archonctl.cli.output import Output, written
 from archonctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 Handler = Callable[[argparse.Namespace, Output], int]
 
@@ -41,6 +44,14 @@ class Parser(argparse.ArgumentParser):
         """The usage on stderr; raises UsageError ``command-line-invalid``."""
         self.print_usage(sys.stderr)
         raise UsageError("command-line-invalid", message, hint=self._suggestion(message))
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """As argparse does, but a help text that stdout does not take is not passed over in silence."""
+        if file is sys.stdout:
+            with written():
+                file.write(message)
+        else:
+            super()._print_message(message, file)
 
     def _suggestion(self, message: str) -> str:
         if "invalid choice: " in message:

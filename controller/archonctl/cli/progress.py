@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from archonctl.cli.output import Output
+from archonctl.cli.output import Output, written
 from archonctl.probe.values import Progress
 from archonctl.service.events import Event
 
@@ -64,7 +64,8 @@ class Talker:
         if self._bar is not None:
             self._bar.stop()
         self._out.answer(text)
-        sys.stdout.flush()
+        with written():
+            sys.stdout.flush()
         if self._bar is not None:
             self._bar.start()
 

@@ -103,3 +103,33 @@ def test_a_closed_pipe_is_no_error(repository: Path) -> None:
     )
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+def _shell(repository: Path, redirection: str, *args: str) -> subprocess.CompletedProcess[str]:
+    command = f"exec {sys.executable} -m archonctl {' '.join(args)} {redirection}"
+    return subprocess.run(
+        ["bash", "-c", command], cwd=repository, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("plan", "archon"), ("plan", "archon", "--json"), ("plan", "nix", "--json"), ("--help",), ("--version",)],
+    ids=" ".join,
+)
+def test_an_answer_that_a_full_disk_loses_is_no_answer(repository: Path, args: tuple[str, ...]) -> None:
+    done = _shell(repository, ">/dev/full", *args)
+    assert done.returncode == 5
+    assert "archonctl: answer-not-written: stdout takes no more: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("redirection", [">&-", ">&- 2>&- <&-", "<&- >/dev/null", "2>&- >/dev/null", "2>/dev/full"])
+@pytest.mark.parametrize(("endpoint", "code"), [("archon", 0), ("nix", 2)])
+def test_closed_and_full_streams_keep_the_exit_code(
+    repository: Path, redirection: str, endpoint: str, code: int
+) -> None:
+    done = _shell(repository, redirection, "plan", endpoint)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
