@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from archonctl.model.geometry import Geometry, ModelFacts
+from archonctl.model.geometry import Geometry, ModelFacts, Recurrent
 
 SCHEMA = "archonctl.inspect/1"
 
@@ -37,7 +37,37 @@ def facts_json(facts: ModelFacts) -> dict[str, Any]:
 
 
 def _geometry(geometry: Geometry) -> dict[str, Any]:
-    return {**asdict(geometry), "name": geometry.name or None, "vocab": geometry.vocab or None}
+    """Key by key, so that nothing is published before its schema names it."""
+    return {
+        "architecture": geometry.architecture,
+        "name": geometry.name or None,
+        "layers": [asdict(layer) for layer in geometry.layers],
+        "hidden": geometry.hidden,
+        "heads": geometry.heads,
+        "vocab": geometry.vocab or None,
+        "trained_context": geometry.trained_context,
+        "experts": geometry.experts,
+        "experts_used": geometry.experts_used,
+        "experts_shared": geometry.experts_shared,
+        "recurrent": _recurrent(geometry.recurrent) if geometry.recurrent else None,
+        "nextn_layers": geometry.nextn_layers,
+        "indexer_dim": geometry.indexer_dim,
+        "element_bytes": geometry.element_bytes or None,
+    }
+
+
+def _recurrent(state: Recurrent) -> dict[str, Any]:
+    return {
+        "kind": state.kind or None,
+        "conv_elements": state.conv_elements,
+        "ssm_elements": state.ssm_elements,
+        "ssm_element_bytes": state.ssm_element_bytes or None,
+        "conv_kernel": state.conv_kernel,
+        "state_size": state.state_size,
+        "inner_size": state.inner_size,
+        "groups": state.groups,
+        "time_step_rank": state.time_step_rank,
+    }
 
 
 def _finite(value: int | float | str | bool) -> int | float | str | bool | None:

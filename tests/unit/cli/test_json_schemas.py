@@ -1,0 +1,704 @@
+"""Every ``--json`` value against its published schema, by the installed command wherever that can be."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from archonctl.cli.output import error_json
+from archonctl.cli.up_text import up_json
+from archonctl.deployment.load import load_endpoint
+from archonctl.errors import ArchonError
+from archonctl.ledger.grammar import ENGINES, grammar
+from archonctl.ledger.reader import LedgerReader
+from archonctl.memory.demand import FitVerdict, MemoryClass, Scope
+from archonctl.memory.interval import Source
+from archonctl.model.as_json import facts_json
+from archonctl.model.geometry import AttentionKind, ModelFacts, RecurrentKind, TensorClass
+from archonctl.plan.as_json import plan_json
+from archonctl.plan.build import plan_endpoint
+from archonctl.plan.values import PlanVerdict
+from archonctl.probe.values import Depth, Leg, LegStatus, Verdict, VerdictWord
+from archonctl.probe.verdict import judge, verdict_json
+from archonctl.service import procfs
+from archonctl.service.exits import ExitStatus
+from archonctl.service.follow import Boot
+from archonctl.service.state import EndpointState, Mode, Running
+from archonctl.service.values import Ended, UpResult
+from support.engines import wait_for
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+FOLDER = REPOSITORY / "docs" / "schemas"
+SCHEMAS: dict[str, Any] = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))}
+VERBS = {"plan", "render", "up", "probe", "ledger", "ledger-check", "inspect", "explain", "stop", "error"}
+_FILES = Registry().with_resources((f"{name}.json", Resource.from_contents(s)) for name, s in SCHEMAS.items())
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "gpt-oss", "qwen3next")
+
+Value = dict[str, Any]
+Ask = Callable[..., Value]
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _wrongs(value: object, name: str) -> list[str]:
+    found = Draft202012Validator(SCHEMAS[name], registry=_FILES).iter_errors(value)
+    return [f"{error.json_path}: {error.message[:300]}" for error in found]
+
+
+def _check(value: Value) -> Value:
+    """The value, if it is what its own ``schema`` key promises."""
+    name = value["schema"].removeprefix("archonctl.").replace("/", "-")
+    assert _wrongs(value, name) == []
+    return value
+
+
+@pytest.fixture(scope="module")
+def ask(run_cli: Any) -> Ask:
+    """``ask(*words, code=0, schema="plan")``: the value that the command printed, checked against its schema."""
+
+    def run(*words: str | Path, code: int = 0, schema: str = "", **how: Any) -> Value:
+        done = run_cli(*words, "--json", **how)
+        assert done.code == code, done.stdout + done.stderr
+        value = json.loads(done.stdout, parse_constant=_no_constant)
+        assert value["schema"] == f"archonctl.{schema or words[0]}/1"
+        return _check(value)
+
+    return run
+
+
+SMALL = """
+[contract]
+seqs = 2
+len = 2048
+[engine]
+kind = "llamacpp"
+version = "b11434"
+binary = {binary}
+[engine.knobs]
+threads = 1
+[model]
+path = {model}
+[host]
+detect = true
+[service]
+listen = "127.0.0.1:{port}"
+load_timeout_s = 60
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path, tiny_gguf: Any, free_port: int) -> Callable[..., Path]:
+    """``small(binary)`` declares an endpoint that this machine can plan, and run where the binary is an engine."""
+
+    def write(binary: str | Path = "/bin/false") -> Path:
+        path = tmp_path / "small.toml"
+        texts = {"binary": json.dumps(str(binary)), "model": json.dumps(str(tiny_gguf("llama")))}
+        path.write_text(SMALL.format(port=free_port, **texts))
+        return path
+
+    return write
+
+
+# The schemas themselves
+
+
+def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
+    assert {name.removesuffix("-1") for name in SCHEMAS} == VERBS
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_is_valid_and_named_as_its_file(name: str) -> None:
+    schema = SCHEMAS[name]
+    Draft202012Validator.check_schema(schema)
+    assert (FOLDER / f"{name}.json").read_text("utf-8") == json.dumps(schema, indent=2) + "\n"
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == f"{name}.json"
+    assert schema["title"] == f"archonctl.{name.removesuffix('-1')}/1"
+
+
+def _objects(schema: Any, path: str = "") -> Iterator[tuple[str, Value]]:
+    """Every subschema that describes an object, conditions left out."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" or schema.get("type") == ["object", "null"]:
+            yield path, schema
+        for key, item in schema.items():
+            if key not in ("if", "then", "else", "allOf"):
+                yield from _objects(item, f"{path}/{key}")
+    elif isinstance(schema, list):
+        for number, item in enumerate(schema):
+            yield from _objects(item, f"{path}/{number}")
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_object_is_closed_or_typed_and_every_property_described(name: str) -> None:
+    for path, found in _objects(SCHEMAS[name]):
+        assert "additionalProperties" in found, path
+        assert found["additionalProperties"] is not True, path
+        for key, value in found.get("properties", {}).items():
+            assert value.get("description", "").endswith("."), f"{path}/properties/{key}"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_unit_in_a_name_is_said_in_the_description(name: str) -> None:
+    units = {"_mib": "MiB", "_bytes": "ytes", "_tokens": "okens", "_pages": "pages", "seconds": "seconds"}
+    for path, found in _objects(SCHEMAS[name]):
+        for key, value in found.get("properties", {}).items():
+            for ending, unit in units.items():
+                told = value["description"] + found["description"]
+                assert not key.endswith(ending) or unit in told, f"{path}/{key}: {told}"
+
+
+ENUMS = [
+    ("plan-1", ("properties", "verdict"), PlanVerdict),
+    ("plan-1", ("$defs", "demand", "properties", "class"), MemoryClass),
+    ("plan-1", ("$defs", "demand", "properties", "source"), Source),
+    ("plan-1", ("$defs", "demand", "properties", "scope"), Scope),
+    ("plan-1", ("$defs", "fit", "properties", "verdict"), FitVerdict),
+    ("probe-1", ("properties", "verdict"), VerdictWord),
+    ("probe-1", ("properties", "facts", "properties", "depth"), Depth),
+    ("probe-1", ("$defs", "leg", "properties", "status"), LegStatus),
+    ("up-1", ("properties", "verdict"), VerdictWord),
+    ("up-1", ("properties", "engine", "properties", "mode"), Mode),
+    ("up-1", ("properties", "engine", "properties", "ended"), Ended),
+    ("inspect-1", ("$defs", "layer", "properties", "attention"), AttentionKind),
+    ("inspect-1", ("$defs", "recurrent", "properties", "kind"), RecurrentKind),
+    ("inspect-1", ("$defs", "tensor_bytes", "properties", "class"), TensorClass),
+]
+
+
+def _words(literal: Any) -> set[object]:
+    """The words of a Literal; an empty one is published as null."""
+    return {word or None for word in get_args(literal)}
+
+
+@pytest.mark.parametrize(("name", "path", "literal"), ENUMS)
+def test_an_enumeration_has_the_words_of_the_code(name: str, path: tuple[str, ...], literal: Any) -> None:
+    found = SCHEMAS[name]
+    for key in path:
+        found = found[key]
+    assert set(found["enum"]) == _words(literal)
+
+
+def test_the_engines_and_units_of_a_ledger_are_those_of_the_grammars() -> None:
+    assert set(SCHEMAS["ledger-1"]["properties"]["engine"]["enum"]) == {*ENGINES, None}
+    units = {rule.unit or None for engine in ENGINES for rule in grammar(engine).rules.values()}
+    assert units <= set(SCHEMAS["ledger-1"]["$defs"]["figure"]["properties"]["unit"]["enum"])
+
+
+def test_the_keys_that_a_plan_promises_are_required() -> None:
+    promised = {
+        "contract": {"seqs", "len", "kv_dtype", "tokens"},
+        "capacity": {"kv_tokens", "sessions", "method"},
+        "host": {"ttm_floor_mib", "ttm_floor_pages"},
+    }
+    plan = SCHEMAS["plan-1"]
+    assert {"verdict", "contract", "capacity", "cards", "host", "levers", "demands", "notes"} <= set(plan["required"])
+    for table, keys in promised.items():
+        assert keys <= set(plan["properties"][table]["required"])
+    card = {"index", "total_mib", "ceiling_mib", "slab_mib", "pool_mib", "pool_needed_mib", "margin_mib"}
+    assert card <= set(plan["$defs"]["card"]["required"])
+
+
+def test_the_wheel_carries_the_schemas_and_the_page_names_each() -> None:
+    built = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert built["force-include"]["docs/schemas"] == "archonctl/_data/schemas"
+    page = (REPOSITORY / "docs" / "json.md").read_text("utf-8")
+    assert [name for name in SCHEMAS if f"schemas/{name}.json" not in page] == []
+
+
+# What the command prints
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "verdict"),
+    [
+        (["env/archon.toml"], 0, "holds"),
+        (["env/archon.toml", "--seqs", "3", "--len", "200000"], 0, "holds"),
+        (["env/archon.toml", "--set", "engine.knobs.host-pool-mib=44928"], 1, "short"),
+        (["env/archon.toml", "--set", "engine.knobs.no-such-knob=1"], 1, "short"),
+        (["env/archon-pair.toml"], 0, "holds"),
+        (["env/archon-pair.toml", "--seqs", "4", "--margin", "0"], 1, "short"),
+        (["env/archon.toml", "--seqs", "1000000000"], None, None),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else None,
+)
+def test_a_plan(ask: Ask, run_cli: Any, words: list[str], code: int | None, verdict: str | None) -> None:
+    if code is None:
+        done = run_cli("plan", *words, "--json")
+        _check(json.loads(done.stdout))
+    else:
+        assert ask("plan", *words, code=code)["verdict"] == verdict
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_plan_and_an_inspection_of_each_architecture(
+    ask: Ask, run_cli: Any, tiny_gguf: Any, small: Callable[..., Path], arch: str
+) -> None:
+    model = tiny_gguf(arch)
+    facts = ask("inspect", model)
+    assert facts["geometry"]["architecture"].replace("-", "") == arch.replace("-", "")
+    assert sum(part["bytes"] for part in facts["tensor_bytes"]) == facts["weight_bytes"]
+    done = run_cli("plan", small(), "--set", f"model.path={model}", "--set", "engine.knobs.ctx-size=2048", "--json")
+    assert _check(json.loads(done.stdout))["verdict"] == "short"
+
+
+def test_a_plan_without_a_known_capacity_has_null_and_never_0(ask: Ask, repository: Path, tmp_path: Path) -> None:
+    text = (repository / "env" / "archon.toml").read_text()
+    path = tmp_path / "archon.toml"
+    path.write_text(text[: text.index("[[boot]]")])
+    for folder in ("hosts", "models"):
+        (tmp_path / folder).symlink_to(repository / "env" / folder)
+    plan = ask("plan", path, code=3)
+    assert plan["verdict"] == "unknown"
+    assert (plan["capacity"]["kv_tokens"], plan["capacity"]["sessions"]) == (None, None)
+
+
+def test_a_rendering_and_its_repetition(ask: Ask, tmp_path: Path, small: Callable[..., Path]) -> None:
+    for endpoint in ("env/archon.toml", small()):
+        first = ask("render", endpoint, "--out", tmp_path / "out" / Path(endpoint).stem)
+        assert first["changed"] is True
+        again = ask("render", endpoint, "--out", tmp_path / "out" / Path(endpoint).stem)
+        assert again == first | {"changed": False}
+
+
+def test_an_explanation_and_the_list(ask: Ask) -> None:
+    assert ask("explain", "contract-short")["code"] == "contract-short"
+    assert "contract-short" in ask("explain")["codes"]
+
+
+def test_an_empty_log_is_null(ask: Ask, tmp_path: Path) -> None:
+    log = tmp_path / "boot.log"
+    for text in (b"", b"\n\n", b"\xff\x00 not a log\n", b"hello " * 100_000):
+        log.write_bytes(text)
+        ledger = ask("ledger", log, code=3)
+        assert (ledger["engine"], ledger["figures"], ledger["ready_line"]) == (None, {}, None)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_log_with_every_line_that_an_engine_prints(run_cli: Any, tmp_path: Path, engine: str) -> None:
+    rows = grammar(engine).rows
+    refusals = [row for row in rows if row.severity == "refusal"]
+    for name, chosen in (("all", rows), ("refusals", refusals)):
+        log = tmp_path / f"{name}.log"
+        log.write_text("".join(f"{row.example}\n" for row in chosen))
+        done = run_cli("ledger", log, "--engine", engine, "--json")
+        ledger = _check(json.loads(done.stdout))
+        assert ledger["engine"] == engine
+        assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in ledger["figures"].values())
+    if refusals:
+        assert done.code == 1
+        assert ledger["refusal"]["severity"] == "refusal"
+        assert ledger["ready"] is False
+
+
+def test_a_figure_has_the_unit_of_its_name(run_cli: Any, tmp_path: Path) -> None:
+    log = tmp_path / "boot.log"
+    log.write_text("".join(f"{row.example}\n" for row in grammar("llamacpp").rows if row.effect == "figures"))
+    figures = json.loads(run_cli("ledger", log, "--engine", "llamacpp", "--json").stdout)["figures"]
+    assert (figures["kv_tokens"]["unit"], figures["n_slots"]["unit"]) == ("tokens", None)
+    assert {figure["unit"] for name, figure in figures.items() if name.endswith("_mib")} == {"MiB"}
+
+
+CASES: list[object] = [
+    {"id": "a", "engine": "vllm", "log_lines": ["INFO # GPU blocks: 1381", "GPU KV cache size: 22,096 tokens"]},
+    {"log_lines": "llama_kv_cache: size =    4.00 MiB (  2048 cells,   4 layers,  2/2 seqs), K (f16):    2.00 MiB, "},
+    {"id": "refused", "log_lines": [row.example for row in grammar("vllm").rows if row.severity == "refusal"]},
+    {"id": 7, "engine": "no such engine", "engine_version": 1.5, "flags": None, "log_lines": []},
+    {"id": "", "log_lines": [1, None, {"a": 1}, "KV cache"]},
+    {"id": "without lines"},
+    [],
+    "text",
+    None,
+    1e400,
+]
+
+
+def test_a_check_of_good_and_malformed_cases(ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    lines = [json.dumps(case).encode() for case in CASES]
+    path.write_bytes(b"\n".join([*lines, b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"log_lines": [']))
+    report = ask("ledger", "check", path, code=1, schema="ledger-check")
+    assert len(report["cases"]) == 5
+    assert {"case-not-json", "case-not-object", "case-without-lines"} == {p["code"] for p in report["problems"]}
+    assert report["cases"][0]["observed_kv_tokens"] == 22_096
+    assert report["cases"][3]["observed_kv_tokens"] == "unknown"
+
+
+def test_a_check_of_an_empty_file(ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_bytes(b"")
+    report = ask("ledger", "check", path, schema="ledger-check")
+    assert (report["cases"], report["problems"]) == ([], [])
+
+
+def test_a_probe_of_nothing_is_broken(ask: Ask, small: Callable[..., Path], tmp_path: Path) -> None:
+    state = {"ARCHON_STATE_DIR": str(tmp_path / "state")}
+    broken = ask("probe", small(), "--leg", "admission", code=1, env=state)
+    assert (broken["endpoint"], broken["verdict"]) == ("small", "broken")
+
+
+def test_a_stop_of_nothing_and_of_a_process(ask: Ask, small: Callable[..., Path], tmp_path: Path) -> None:
+    state = EndpointState(tmp_path / "state", "small")
+    env = {"ARCHON_STATE_DIR": str(tmp_path / "state")}
+    assert ask("stop", small(), env=env)["stopped"] is None
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"]) as process:
+        try:
+            who = procfs.identity(process.pid)
+            assert who is not None
+            state.create()
+            state.write(_running(mode="detached", pid=who.pid, start_ticks=who.start_ticks, boot_id=who.boot_id))
+            stopped = ask("stop", small(), env=env)["stopped"]
+        finally:
+            process.kill()
+    assert stopped == {"mode": "detached", "pid": process.pid, "unit": None}
+
+
+def test_a_name_that_is_no_utf8_is_still_json(ask: Ask, run_cli: Any, tmp_path: Path, tiny_gguf: Any) -> None:
+    path = tmp_path / "caf\udce9 \N{SNOWMAN}.gguf"
+    path.write_bytes(tiny_gguf("llama").read_bytes())
+    for encoding in ("utf-8", "ascii", "latin-1"):
+        assert ask("inspect", path, env={"PYTHONIOENCODING": encoding})["path"] == str(path)
+        assert run_cli("inspect", path, env={"PYTHONIOENCODING": encoding}).code == 0
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "exit_code"),
+    [
+        (["paln"], "command-line-invalid", 2),
+        (["plan", "--seqs"], "command-line-invalid", 2),
+        (["plan", "nowhere.toml"], None, 2),
+        (["plan", "--set", "contract.seqs=none"], None, 2),
+        (["plan", "--seqs", "0"], None, 2),
+        (["render", "env/archon.toml", "--out", "/proc/1/no"], None, 5),
+        (["up", "env/archon.toml", "--set", "engine.knobs.host-pool-mib=44928"], "contract-short", 4),
+        (["inspect", "nothing.gguf"], "model-missing", 2),
+        (["inspect", "/dev/null"], None, 2),
+        (["inspect", "README.md"], None, 2),
+        (["explain", "contract-shrot"], "code-unknown", 2),
+        (["ledger", "nothing.log"], None, 2),
+        (["ledger", "a", "b"], "one-log", 2),
+        (["ledger", "README.md", "--engine", "none"], None, 2),
+        (["ledger", "check", "nothing.jsonl"], "cases-unreadable", 2),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else None,
+)
+def test_an_error(ask: Ask, tmp_path: Path, words: list[str], code: str | None, exit_code: int) -> None:
+    state = {"ARCHON_STATE_DIR": str(tmp_path)}
+    value = ask(*words, code=exit_code, schema="error", env=state)
+    assert value["exit_code"] == exit_code
+    assert code is None or value["error"]["code"] == code
+
+
+def test_every_mistake_of_a_declaration_is_told(ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text('[contract]\nseqs = "three"\nlen = -1\ncolour = "red"\n[engine]\nkind = "warp"\n')
+    value = ask("plan", path, code=2, schema="error")
+    told = [value["error"], *value["also"]]
+    keys = {"contract.seqs", "contract.len", "contract.colour", "engine.kind"}
+    assert keys <= {each.get("key") for each in told}
+    assert {2, 3, 4, 6} <= {int(each["where"].rpartition(":")[2]) for each in told if each.get("key") in keys}
+
+
+def test_a_boot_that_fails_tells_how_it_ended_and_what_it_said_last(
+    ask: Ask, small: Callable[..., Path], tmp_path: Path
+) -> None:
+    engine = tmp_path / "engine"
+    engine.write_text("#!/bin/sh\necho loading\necho 'no such model'\nexit 3\n")
+    engine.chmod(0o755)
+    value = ask(
+        "up", small(engine), "--once", "--foreground", code=1, schema="error", env={"ARCHON_STATE_DIR": str(tmp_path)}
+    )
+    assert value["error"]["code"] == "engine-exited-at-boot"
+    assert value["error"]["exit"] == "exit 3"
+    assert value["error"]["log_tail"].splitlines() == ["loading", "no such model"]
+
+
+def test_a_fault_of_ours_is_an_error_too() -> None:
+    assert _check(error_json(ArchonError("internal-fault", "RuntimeError: x")))["exit_code"] == 70
+
+
+# The real engine
+
+
+@pytest.mark.engine
+def test_a_start_on_a_real_engine(ask: Ask, small: Callable[..., Path], llama_server: Path, tmp_path: Path) -> None:
+    words = ["up", small(llama_server), "--once", "--foreground", "--leg", "admission"]
+    value = ask(*words, env={"ARCHON_STATE_DIR": str(tmp_path / "state")}, timeout=120)
+    assert (value["verdict"], value["engine"]["ended"]) == ("holds", "stopped")
+    assert value["ledger"]["figures"]["kv_tokens"]["value"] == value["plan"]["capacity"]["kv_tokens"] == 4096
+    assert value["probe"]["facts"]["requests"] > 0
+
+
+def _serves(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+@pytest.mark.engine
+def test_a_probe_of_a_real_engine(
+    ask: Ask, small: Callable[..., Path], llama_server: Path, tmp_path: Path, free_port: int
+) -> None:
+    path, env = small(llama_server), {"ARCHON_STATE_DIR": str(tmp_path / "state")}
+    render = ask("render", path, "--out", tmp_path / "release")
+    log = tmp_path / "boot.log"
+    with log.open("wb") as out, subprocess.Popen(render["argv"], stdout=out, stderr=out) as engine:
+        try:
+            wait_for(lambda: _serves(free_port), 90)
+            value = ask("probe", path, "--leg", "admission", "--log", log, env=env, timeout=120)
+            unseen = ask("probe", path, "--leg", "ledger", code=3, env=env, timeout=120)
+        finally:
+            engine.kill()
+    assert value["verdict"] == "holds"
+    assert value["facts"]["window_tokens"] == 2048
+    assert unseen["verdict"] == "no evidence"
+
+
+# What is wrong is rejected
+
+
+def _running(**changes: Any) -> Running:
+    values: Value = {
+        "endpoint": "small",
+        "mode": "child",
+        "pid": 4242,
+        "start_ticks": 1,
+        "boot_id": "b",
+        "argv_sha256": "0" * 64,
+        "host": "127.0.0.1",
+        "port": 8177,
+        "log": "/state/boot.log",
+        "release": "r",
+        "declaration": "small.toml",
+        "started_at": 1.0,
+    }
+    return Running(**values | changes)
+
+
+def _verdict(status: LegStatus = "pass") -> Verdict:
+    return judge([Leg("ledger", status, "4,096 KV tokens", code="" if status == "pass" else "kv-tokens-short")])
+
+
+def _up_result(ended: Ended = "stopped", exit_: ExitStatus | None = None, **running: Any) -> UpResult:
+    plan = plan_endpoint(load_endpoint(REPOSITORY / "env" / "archon.toml", {}, {}))
+    reader = LedgerReader("llamacpp")
+    rows = grammar("llamacpp").rows
+    for row in [*(row for row in rows if row.effect == "figures"), *(row for row in rows if row.effect == "ready")]:
+        reader.feed(row.example)
+    return UpResult(
+        "small", plan, "/state/r", _running(**running), Boot(1.0, 9, 0), reader.result(), _verdict(), ended, exit_
+    )
+
+
+@pytest.mark.parametrize(
+    ("ended", "status", "running"),
+    [
+        ("stopped", ExitStatus(0, None), {}),
+        ("died", ExitStatus(None, 9, oom="the kernel log says so"), {}),
+        ("interrupted", ExitStatus(None, None), {}),
+        ("running", None, {"mode": "unit", "unit": "archon-small.service", "log": ""}),
+        ("running", None, {"mode": "detached", "host": "::1"}),
+    ],
+)
+def test_a_start_however_it_ends(ended: Ended, status: ExitStatus | None, running: Value) -> None:
+    engine = _check(up_json(_up_result(ended, status, **running)))["engine"]
+    assert engine["listen"] == ("[::1]:8177" if running.get("host") else "127.0.0.1:8177")
+
+
+@pytest.mark.parametrize("status", get_args(LegStatus))
+def test_a_verdict_of_every_status(status: LegStatus) -> None:
+    _check(verdict_json(_verdict(status), "small"))
+    _check(verdict_json(judge([]), "small"))
+
+
+def test_facts_that_json_cannot_write_and_those_unsaid_are_null() -> None:
+    strange: dict[str, int | float | str | bool] = {"a": math.nan, "b": math.inf, "c": 1.5, "d": True, "e": 2**64}
+    facts = ModelFacts("m.gguf", "gguf", None, 10, metadata=strange, geometry_reason="no law")
+    value = _check(facts_json(facts))
+    assert value["metadata"] == {"a": None, "b": None, "c": 1.5, "d": True, "e": 2**64}
+
+
+GONE = object()
+Change = tuple[tuple[str | int, ...], object]
+
+WRONG: dict[str, list[Change]] = {
+    "plan-1": [
+        (("verdict",), "ok"),
+        (("verdict",), "short"),  # without a reason
+        (("reasons",), ["why"]),  # of what holds
+        (("contract", "seqs"), 0),
+        (("contract", "tokens"), 600_000.5),
+        (("contract", "tokens"), "600000"),
+        (("capacity", "kv_tokens"), None),  # while its ends are known
+        (("capacity", "kv_tokens"), -1),
+        (("capacity", "methods"), {"m": {"kv_tokens": None}}),
+        (("cards", 0, "pool_mib"), "4894 MiB"),
+        (("cards", 0, "pool_mib"), -1),
+        (("cards", 0, "margin_mib"), GONE),
+        (("cards", 0, "pool_gb"), 4),
+        (("demands", 0, "class"), "vram"),
+        (("demands", 0, "bytes"), 1.5),
+        (("demands", 0, "dtype"), ""),
+        (("fits", 0, "by_class"), {"vram": 1}),
+        (("host", "ttm_floor_pages"), "many"),
+        (("levers",), [{"text": "t", "set": {}, "wins_tokens": None, "costs": None}]),
+    ],
+    "render-1": [
+        (("digest",), "abc"),
+        (("argv",), "llama-server --port 1"),
+        (("argv",), []),
+        (("env",), {"A": 1}),
+        (("files",), {}),
+        (("unit",), "archon"),
+        (("changed",), "yes"),
+    ],
+    "up-1": [
+        (("verdict",), "unknown"),
+        (("verdict",), "broken"),
+        (("engine", "mode"), "docker"),
+        (("engine", "ended"), "running"),  # and yet an exit
+        (("engine", "exit"), "exit 0"),
+        (("engine", "listen"), "localhost"),
+        (("boot_seconds",), -1),
+        (("plan", "verdict"), "ok"),
+        (("ledger", "ready"), "yes"),
+        (("probe", "legs", 0, "status"), "ok"),
+    ],
+    "probe-1": [
+        (("verdict",), "ok"),
+        (("legs", 0, "status"), "fail"),  # and yet "holds"
+        (("legs", 0, "status"), "no evidence"),
+        (("legs", 0, "required"), False),
+        (("legs",), []),
+        (("legs", 0, "seconds"), -0.1),
+        (("legs", 0, "code"), ""),
+        (("legs", 0, "id"), "Capacity Leg"),
+        (("facts",), {"kv_tokens_logged": None}),
+        (("facts",), {"anything": [1]}),
+        (("endpoint",), GONE),
+    ],
+    "ledger-1": [
+        (("engine",), "unknown"),
+        (("engine",), ""),
+        (("ready_line",), 0),
+        (("ready",), False),  # with a ready line
+        (("figures", "kv_tokens", "value"), None),
+        (("figures", "kv_tokens", "unit"), "GB"),
+        (("figures", "kv_tokens", "line"), 0),
+        (("figures", "kv_tokens", "low"), GONE),
+        (("remarks",), [{"code": "x", "severity": "error", "line": 1, "text": ""}]),
+        (("facts",), {"k_type": 1}),
+    ],
+    "ledger-check-1": [
+        (("cases", 0, "predicted_kv_tokens"), None),
+        (("cases", 0, "observed_kv_tokens"), "none"),
+        (("cases", 0, "observed_kv_tokens"), -1),
+        (("cases", 0, "reason"), None),  # while nothing is predicted
+        (("cases", 0, "basis"), "guess"),
+        (("cases", 0, "read"), {"a": None}),
+        (("cases", 0, "predicted_kv_tokens"), 5),  # by no method
+        (("problems",), [{"line": 0, "code": "case-not-json", "message": "m"}]),
+    ],
+    "inspect-1": [
+        (("format",), "safetensors"),
+        (("weight_bytes",), 1.5),
+        (("geometry",), None),  # without a reason
+        (("geometry", "layers"), []),
+        (("geometry", "layers", 0, "attention"), "linear"),
+        (("geometry", "vocab"), 0),
+        (("tensor_bytes", 0, "class"), "ffn"),
+        (("metadata",), {"a": []}),
+        (("parts",), 0),
+    ],
+    "explain-1": [(("page",), ""), (("code",), "Not A Code"), (("codes",), {"a-b": "both shapes at once"})],
+    "stop-1": [
+        (("stopped",), "pid 4242"),
+        (("stopped",), False),
+        (("stopped",), {"mode": "child", "pid": 0, "unit": None}),
+    ],
+    "error-1": [
+        (("exit_code",), 0),
+        (("exit_code",), "2"),
+        (("error", "code"), "Not A Code"),
+        (("error", "message"), ""),
+        (("error", "where"), ""),
+        (("error", "traceback"), "x"),
+        (("also",), [{"code": "a-b"}]),
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> dict[str, Value]:
+    """One good value of each schema."""
+    folder = tmp_path_factory.mktemp("good")
+    cases = folder / "cases.jsonl"
+    cases.write_text(json.dumps({"id": "a", "log_lines": ["a line"]}) + "\n")
+    up = json.loads(json.dumps(up_json(_up_result("stopped", ExitStatus(0, None)))))
+    return {
+        "plan-1": ask("plan", "env/archon.toml"),
+        "render-1": ask("render", "env/archon.toml", "--out", folder / "release"),
+        "up-1": _check(up),
+        "probe-1": up["probe"],
+        "ledger-1": up["ledger"],
+        "ledger-check-1": ask("ledger", "check", cases, schema="ledger-check"),
+        "inspect-1": ask("inspect", tiny_gguf("qwen3next")),
+        "explain-1": ask("explain", "contract-short"),
+        "stop-1": {"schema": "archonctl.stop/1", "endpoint": "small", "stopped": None},
+        "error-1": ask("explain", "no-such-code", code=2, schema="error"),
+    }
+
+
+def test_each_schema_has_something_wrong_to_reject(good: dict[str, Value]) -> None:
+    assert set(WRONG) == set(good) == set(SCHEMAS)
+    assert {name: _wrongs(value, name) for name, value in good.items()} == {name: [] for name in SCHEMAS}
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "wrong"), [(name, *change) for name, changes in WRONG.items() for change in changes]
+)
+def test_a_wrong_value_is_rejected(
+    good: dict[str, Value], name: str, path: tuple[str | int, ...], wrong: object
+) -> None:
+    value = copy.deepcopy(good[name])
+    place: Any = value
+    for key in path[:-1]:
+        place = place[key]
+    if wrong is GONE:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = wrong
+    assert _wrongs(value, name)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_missing_a_foreign_and_a_renamed_key_are_rejected(good: dict[str, Value], name: str) -> None:
+    for key in good[name]:
+        assert _wrongs({k: v for k, v in good[name].items() if k != key}, name), key
+    assert _wrongs(good[name] | {"extra": 1}, name)
+    assert _wrongs(good[name] | {"schema": "archonctl.other/1"}, name)
+    for strange in (None, [], "", 0):
+        assert _wrongs(strange, name)
+
+
+def test_a_plan_in_process_is_the_plan_of_the_command(good: dict[str, Value]) -> None:
+    plan = plan_json(plan_endpoint(load_endpoint(REPOSITORY / "env" / "archon.toml", {}, {})))
+    assert json.loads(json.dumps(plan)) == good["plan-1"]
