@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from archonctl.errors import ModelError
 from archonctl.model.geometry import Geometry
@@ -45,12 +45,13 @@ class CaseFacts:
     geometry: Geometry | None = None
     geometry_source: str = ""
     geometry_reason: str = ""
-    checkpoint_kv: str = ""
     token_bytes: int = 0
     card: str = ""
     card_gib: float = 0.0
     cards: int = 0
     model: str = ""
+    version: str = ""
+    """The engine's version as the case states it: free text."""
 
     def number(self, *names: str) -> int:
         """The first of these flags that is a whole number of at least 0; 0 where none is."""
@@ -95,17 +96,24 @@ def case_facts(record: Mapping[str, object]) -> CaseFacts:
     name = record.get("model")
     name = name if isinstance(name, str) else ""
     card, gib, count = _card(record.get("gpu"))
-    found = CaseFacts(flags, card=card, card_gib=gib, cards=count, model=name, token_bytes=_rate(config))
-    parts = {slot: getattr(found, slot) for slot in ("flags", "card", "card_gib", "cards", "model", "token_bytes")}
+    version = record.get("engine_version")
+    found = CaseFacts(
+        flags,
+        card=card,
+        card_gib=gib,
+        cards=count,
+        model=name,
+        token_bytes=_rate(config),
+        version=version if isinstance(version, str) else "",
+    )
     try:
         described = describe(config, name)
     except ModelError as err:
-        return CaseFacts(**parts, geometry_reason=err.message)
-    return CaseFacts(
-        **parts,
+        return replace(found, geometry_reason=err.message)
+    return replace(
+        found,
         geometry=described.geometry,
         geometry_source=described.source,
-        checkpoint_kv=described.checkpoint_kv,
     )
 
 

@@ -6,13 +6,15 @@ The tokens that the log prints never go in: a prediction is made from bytes and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import cast
 
 from archonctl.errors import ArchonError
 from archonctl.ledger.case import CaseFacts, case_facts
-from archonctl.ledger.values import BootLedger
+from archonctl.ledger.quoted import quoted_figures
+from archonctl.ledger.values import BootLedger, Reading
+from archonctl.memory.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,21 @@ def predict(record: Mapping[str, object], ledger: BootLedger) -> Prediction:
     if law is None:
         return Prediction(reason=f"no KV law for {ledger.engine or 'an unknown engine'}")
     predictor = cast(Predictor, import_module(law).predict_case)
+    if not ledger.figures:
+        ledger = replace(ledger, figures=_quoted(record))
     try:
         return predictor(case_facts(record), ledger)
     except ArchonError as err:
         return Prediction(reason=err.message)
+
+
+def _quoted(record: Mapping[str, object]) -> Mapping[str, Reading]:
+    """Figures that a report quotes in prose or in a table, where no line is the engine's own."""
+    lines = record.get("log_lines")
+    words = [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+    return {
+        name: Reading(
+            Interval.rounded(f"{value:.2f}") if isinstance(value, float) else Interval.exact(value, "log"), 0, ""
+        )
+        for name, value in quoted_figures(words).items()
+    }

@@ -10,7 +10,8 @@ from archonctl.memory.interval import MIB
 from archonctl.model.geometry import Geometry, Layer
 
 COARSEST_MIB = 0.06
-"""Half a unit in the last printed place: wider than this (ollama's "1.7 GiB") and the size says too little."""
+COARSE = 0.02
+"""A size whose rounding is wider than both (ollama's "1.7 GiB") says less than the context that was asked for."""
 
 
 def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
@@ -22,18 +23,27 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
     row, why = _row(facts, ledger, type_k, type_v)
     size = ledger.get("kv_mib") or ledger.get("required_kv_mib")
     mixed = facts.geometry is not None and any(layer.attention == "sliding" for layer in facts.geometry.layers)
-    if size is not None and row and not (mixed and ledger.engine == "ollama"):
+    sized = None
+    if size is not None and size.best > 0 and row and not (mixed and ledger.engine == "ollama"):
         tokens = [int(part * MIB / row + 0.5) for part in (size.low, size.best, size.high)]
-        if size.best > 0 and (size.high - size.low) / 2 <= max(COARSEST_MIB, size.best * 0.02):
-            return Prediction(
-                tokens[1], "bytes", f"{size.best:g} MiB / {row:,} B a token ({why})", "", tokens[0], tokens[2]
-            )
-    return _from_flags(facts, ledger) or Prediction(
-        reason=why if not row else "the log names no size of the cache and the case no context"
+        sized = Prediction(
+            tokens[1], "bytes", f"{size.best:g} MiB / {row:,} B a token ({why})", "", tokens[0], tokens[2]
+        )
+        if size.high - size.low <= max(2 * COARSEST_MIB, size.best * COARSE):
+            return sized
+    return (
+        _from_flags(facts, ledger)
+        or sized
+        or Prediction(reason=why if not row else "the log names no size of the cache and the case no context")
     )
 
 
 def _type(facts: CaseFacts, ledger: BootLedger, which: str) -> str:
+    """The type of the cache whose size was read; where several caches were printed, the one of that size."""
+    size = ledger.get("kv_mib")
+    named = [name for name in ROW_BLOCKS if size is not None and ledger.get(f"{name}_mib") == size]
+    if len(named) == 1:
+        return named[0]
     stated = facts.word(f"cache_type_{which}") or facts.word("kv_cache_type") or facts.word("cache_type")
     printed = ledger.facts.get(f"{which}_type", "").lower() or ledger.facts.get("kv_type", "").lower()
     return printed or stated or "f16"

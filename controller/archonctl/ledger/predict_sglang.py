@@ -16,7 +16,7 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
     """Tokens of the target's pool on one rank. Raises ArchonError for a dtype without a law."""
     dtype = facts.word("kv_cache_dtype")
     dtype = ledger.facts.get("kv_dtype", "") if dtype in ("", "auto") else dtype
-    dtype = dtype or facts.checkpoint_kv or "auto"
+    dtype = dtype or "auto"
     tp = max(1, (facts.number("tp") or 1) // (facts.number("dp") if facts.switch("enable_dp_attention") else 1))
     cap, page = facts.number("max_total_tokens"), facts.number("page_size") or 1
     if facts.geometry is None and not facts.token_bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from archonctl.engines.vllm.groups import Group, form_groups
-from archonctl.engines.vllm.kv import KvSettings, plan_kv
+from archonctl.engines.vllm.kv import KvSettings, Meaning, plan_kv
 from archonctl.engines.vllm.layers import RankSettings, rank_buckets
 from archonctl.engines.vllm.rules import (
     ASCEND_BLOCK,
@@ -29,6 +30,11 @@ _BYTES = ("kv_bytes", "kv_cache_bytes", "available_bytes")
 _GIBS = ("reserved_gib", "available_gib", "kv_gib")
 _BATCHED_TOKENS = 2048
 """max_num_batched_tokens of a server on cards below 70 GiB (vllm/engine/arg_utils.py); 8,192 on larger ones."""
+_NO_KV_SCALES = "redhatai|neuralmagic"
+"""NVFP4 checkpoints ask for an fp8 cache, which "auto" obeys: hf_ptq.py of NVIDIA ModelOpt has --kv_cache_qformat fp8
+by default. Those made with llm-compressor have no such scheme."""
+_DRAFTERS = ("mtp", "dflash", "eagle", "dspark")
+"""Drafters as people name them beside a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,6 @@ class _Memory:
 def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
     """Tokens as vLLM would print them. Raises ArchonError where the model has no law."""
     memory = _memory(facts, ledger)
-    rules = rules_for(_version(ledger))
     if memory is None:
         return Prediction(reason="the log names no memory for the cache, and card and weights are not both known")
     if memory.size.best <= 0:
@@ -52,25 +57,38 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
     drafts = _drafts(facts)
     if drafts is None:
         return Prediction(reason="a draft model shares the cache, and its layers are not known")
+    return _by_groups(facts, ledger, memory, facts.geometry, drafts)
+
+
+def _by_groups(
+    facts: CaseFacts, ledger: BootLedger, memory: _Memory, geometry: Geometry, drafts: tuple[int, int]
+) -> Prediction:
+    """By the engine's grouping of the geometry; by the need it states itself where that is something else."""
+    rules = rules_for(_version(facts, ledger))
     rank = _rank(facts, ledger, rules, drafts)
-    geometry = facts.geometry if rules.by_groups else _all_full(facts.geometry)
-    groups = form_groups(
-        rank_buckets(geometry, rank), stages=rank.pp, spread=rules.spread, hybrid_manager=_managed(facts, ledger)
-    )
-    length = _length(facts, ledger, groups)
+    buckets = rank_buckets(geometry if rules.by_groups else _all_full(geometry), rank)
+    managed = _managed(facts, ledger)
+    groups = form_groups(buckets, stages=rank.pp, spread=rules.spread, hybrid_manager=managed)
+    length = _length(facts, ledger, rules, groups)
     if not length:
         return Prediction(reason="max_model_len is not known, and the printed tokens of a hybrid depend on it")
     settings = _settings(facts, ledger, rules, length, rank)
     low, best, high = (
         plan_kv(groups, int(each), settings).kv_tokens for each in (memory.size.low, memory.size.best, memory.size.high)
     )
+    if ledger.get("needed_gib") is not None and _plain(groups):
+        stated = _by_rate(facts, ledger, memory)
+        if not (stated.low_tokens or 0) * 0.99 < best < (stated.high_tokens or 0) * 1.01:
+            return replace(
+                stated, method=f"{stated.method}; the geometry ({facts.geometry_source}) would give {best:,}"
+            )
     names = f"{len(groups)} group{'s' * (len(groups) > 1)} of {groups[0].layers} layers, block {groups[0].block_tokens}"
     method = f"{memory.method} / ({names}, {rank.kv_dtype} cache, tp {rank.tp}); geometry {facts.geometry_source}"
     return Prediction(best, memory.basis, method, low_tokens=low, high_tokens=high)
 
 
-def _version(ledger: BootLedger) -> tuple[int, ...]:
-    for text in (ledger.engine_version, ledger.facts.get("version_hint", "")):
+def _version(facts: CaseFacts, ledger: BootLedger) -> tuple[int, ...]:
+    for text in (ledger.engine_version, facts.version, ledger.facts.get("version_hint", "")):
         if text and (version := version_of(text)):
             return version
     return NEWEST
@@ -84,7 +102,7 @@ def _memory(facts: CaseFacts, ledger: BootLedger) -> _Memory | None:
         if (size := ledger.get(name)) is not None:
             scaled = Interval(size.low * GIB, size.best * GIB, size.high * GIB, "log")
             return _Memory(scaled, "bytes", f"{name} {size.best:g} GiB as printed")
-    blind = blind_bytes(facts, ledger, cpu=_is_cpu(facts, ledger), version=_version(ledger))
+    blind = blind_bytes(facts, ledger, cpu=_is_cpu(facts, ledger), version=_version(facts, ledger))
     return None if blind is None else _Memory(blind.size, "blind", blind.method)
 
 
@@ -116,14 +134,24 @@ def _drafts(facts: CaseFacts) -> tuple[int, int] | None:
         digits = "".join(c for c in method if c.isdigit())
         tokens = int(digits) if digits and len(digits) < 3 else 0
     if not said or method in ("none", "off", "false", "ngram"):
-        return None if "dflash" in facts.model.lower() or "eagle" in facts.model.lower() else (0, 0)
+        method = facts.model.lower()
+        if not any(word in method for word in _DRAFTERS):
+            return (0, 0)
     if "mtp" in method:
         return (tokens or 1, 1)
     return None
 
 
 def _rank(facts: CaseFacts, ledger: BootLedger, rules: Rules, drafts: tuple[int, int]) -> RankSettings:
-    dtype = facts.word("kv_cache_dtype") or facts.checkpoint_kv or "auto"
+    dtype = facts.word("kv_cache_dtype") or "auto"
+    if (
+        dtype == "auto"
+        and re.search("nvfp4", facts.model.lower())
+        and not re.search(_NO_KV_SCALES, facts.model.lower())
+    ):
+        dtype = "fp8"
+    if dtype == "auto" and facts.geometry is not None and facts.geometry.indexer_dim and rules.packed_latents:
+        dtype = "fp8_ds_mla"
     half = facts.word("dtype") in ("float32", "float")
     hybrid_block = ledger.get("attention_block_size")
     return RankSettings(
@@ -141,7 +169,8 @@ def _rank(facts: CaseFacts, ledger: BootLedger, rules: Rules, drafts: tuple[int,
 
 
 def _is_cpu(facts: CaseFacts, ledger: BootLedger) -> bool:
-    return facts.card.strip().lower() == "cpu" or "cpu" in ledger.engine_version.lower()
+    said = f"{ledger.engine_version} {facts.version}".lower()
+    return facts.card.strip().lower() == "cpu" or bool(re.search(r"\bcpu\b", said))
 
 
 def _block(facts: CaseFacts, ledger: BootLedger, rules: Rules) -> int:
@@ -152,7 +181,7 @@ def _block(facts: CaseFacts, ledger: BootLedger, rules: Rules) -> int:
     latent = facts.geometry is not None and any(layer.attention == "mla" for layer in facts.geometry.layers)
     if _is_cpu(facts, ledger) and rules.version >= CPU_BLOCK_SINCE and not latent:
         return CPU_BLOCK
-    if "ascend" in ledger.engine_version.lower() or "ascend" in facts.card.lower():
+    if "ascend" in f"{ledger.engine_version} {facts.version} {facts.card}".lower():
         return ASCEND_BLOCK
     return DEFAULT_BLOCK
 
@@ -171,10 +200,23 @@ def _all_full(geometry: Geometry) -> Geometry:
     )
 
 
-def _length(facts: CaseFacts, ledger: BootLedger, groups: Sequence[Group]) -> int:
+def _plain(groups: Sequence[Group]) -> bool:
+    """One table without windows or states: tokens and bytes go in proportion."""
+    return len(groups) == 1 and groups[0].specs[0].kind in ("full", "mla")
+
+
+def _meaning(ledger: BootLedger, rules: Rules) -> Meaning:
+    """What the printed tokens count: as the log shows it, else by version."""
+    said = ledger.facts.get("kv_tokens_meaning", "")
+    if said == "blocks":
+        return "blocks"
+    return "concurrency" if said else rules.meaning
+
+
+def _length(facts: CaseFacts, ledger: BootLedger, rules: Rules, groups: Sequence[Group]) -> int:
     printed = ledger.get("max_model_len")
     length = int(printed.best) if printed is not None else facts.number("max_model_len")
-    if not length and len(groups) == 1 and groups[0].specs[0].kind in ("full", "mla"):
+    if not length and (_plain(groups) or _meaning(ledger, rules) == "blocks"):
         return 1 << 17  # any length gives the same tokens, but for the last block
     return length
 
@@ -188,14 +230,13 @@ def _settings(facts: CaseFacts, ledger: BootLedger, rules: Rules, length: int, r
     asked = facts.switch("enable_prefix_caching")
     mode = facts.word("mamba_cache_mode")
     aligned = mode == "align" or (mode != "none" and (rules.aligned_states if asked is None else asked))
-    meaning = ledger.facts.get("kv_tokens_meaning", "")
     return KvSettings(
         max_model_len=length,
         in_flight_tokens=(batched or (8192 if large else _BATCHED_TOKENS)) * max(rules.batches, rank.pp),
         context_shards=shards,
         mamba_states=2 if aligned else 1,
         spec_tokens=rank.spec_tokens,
-        meaning="blocks" if meaning == "blocks" else "concurrency" if meaning else rules.meaning,
+        meaning=_meaning(ledger, rules),
         null_block=rules.null_block,
         blocks_override=facts.number("num_gpu_blocks_override"),
     )

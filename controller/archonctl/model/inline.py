@@ -64,11 +64,10 @@ INDEXER_DIM = 128
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A geometry, where its figures are from, and the KV dtype its checkpoint asks for ("" where it asks none)."""
+    """A geometry and where its figures are from."""
 
     geometry: Geometry
     source: str
-    checkpoint_kv: str = ""
 
 
 def describe(config: Mapping[str, object] | None, model_name: str = "") -> Described:
@@ -86,8 +85,7 @@ def describe(config: Mapping[str, object] | None, model_name: str = "") -> Descr
         facts, source = dict(known[0]), known[1]
     else:
         raise _unknown("neither a geometry nor a public model's name is given")
-    kv = facts.get("checkpoint_kv")
-    return Described(_geometry(facts, model_name), source, kv if isinstance(kv, str) else "")
+    return Described(_geometry(facts, model_name), source)
 
 
 @cache

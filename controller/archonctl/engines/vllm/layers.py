@@ -15,7 +15,7 @@ from archonctl.engines.vllm.kv import ceil_div
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import Geometry, Layer, Recurrent
 
-KV_BYTES = {"auto": 0, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1}
+KV_BYTES = {"auto": 0, "fp8_ds_mla": 1, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1}
 KV_BYTES |= {"bfloat16": 2, "float16": 2, "bf16": 2, "fp16": 2, "half": 2, "float": 4, "float32": 4}
 """Bytes an element by ``--kv-cache-dtype``; 0 is "as the model". Packed 4-bit layouts go by backend: not covered."""
 
@@ -111,7 +111,7 @@ def _specs(layer: Layer, settings: RankSettings, size: int, block: int, indexer:
 def latent_bytes(layer: Layer, settings: RankSettings, size: int, indexer: int = 0) -> int:
     """Bytes of one latent row: the same on every rank, since MLA has one head to share out."""
     if settings.kv_dtype == "fp8_ds_mla" or (indexer and size == 1):
-        return DS_MLA_ROW_BYTES
+        return DS_MLA_ROW_BYTES  # the sparse kernels read no other fp8 layout
     return layer.k_width * size
 
 

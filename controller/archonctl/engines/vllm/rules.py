@@ -55,6 +55,9 @@ SPREAD_SINCE: Version = (0, 20)
 """Kinds of layers that are padded to one another: within 1.25 before, within 1.5 in the source of 0.32.0."""
 TWO_BATCHES_SINCE: Version = (0, 24)
 """From here windows also hold the tokens of a second, overlapping batch (seen in the source of 0.32.0)."""
+PACKED_LATENTS_UNTIL: Version = (0, 30)
+"""Models with an indexer kept their latents as fp8_ds_mla unless told otherwise (models/config.py of DeepSeek-V3.2);
+the source of 0.32.0 leaves "auto" as it is."""
 BY_GROUPS_SINCE: Version = (0, 8, 5)
 """Before, every layer of a model was charged in full whatever its window (no hybrid cache manager)."""
 
@@ -70,6 +73,7 @@ class Rules:
     batches: int
     aligned_states: bool
     by_groups: bool
+    packed_latents: bool
 
 
 def rules_for(version: Version) -> Rules:
@@ -82,6 +86,7 @@ def rules_for(version: Version) -> Rules:
         batches=2 if version >= TWO_BATCHES_SINCE else 1,
         aligned_states=version >= ALIGN_SINCE,
         by_groups=version >= BY_GROUPS_SINCE,
+        packed_latents=version < PACKED_LATENTS_UNTIL,
     )
 
 
