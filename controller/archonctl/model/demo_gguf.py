@@ -189,10 +189,10 @@ def _tokenizer(out: GgufWriter, arch: str) -> None:
 
 
 def _tensors(out: GgufWriter, s: _Shape) -> None:
-    out.tensor("token_embd.weight", s.hidden, _VOCABULARY)
+    out.tensor("token_embd.weight", s.hidden, _VOCABULARY, fill="printable")
     out.tensor("output_norm.weight", s.hidden, fill="ones")
     if s.arch == "gpt-oss":
-        out.tensor("output.weight", s.hidden, _VOCABULARY)
+        out.tensor("output.weight", s.hidden, _VOCABULARY, fill="printable")
     for i in range(s.layers):
         block = f"blk.{i}."
         out.tensor(block + "attn_norm.weight", s.hidden, fill="ones")

@@ -8,8 +8,10 @@ from random import Random
 from struct import pack
 from typing import Literal
 
-Fill = Literal["random", "ones", "decay"]
-"""What a tensor holds: small random numbers, ones, or -0.5 throughout (a positive decay would make states grow)."""
+Fill = Literal["random", "ones", "decay", "printable"]
+"""What a tensor holds: small random numbers, ones, -0.5 throughout (a positive decay would make states grow), or, where
+rows are tokens and a token is a byte, random numbers for printable ASCII and 0 for all others: their score is then 0,
+never the highest. A server keeps back what is no UTF-8 yet: a model that answers with other bytes can stay silent."""
 
 _ALIGNMENT = 32
 _BLOCK = 1024 * 1024
@@ -61,8 +63,8 @@ class GgufWriter:
             offset += _padded(size)
         yield head + bytes(_padded(len(head)) - len(head))
         random = Random(seed)
-        for (_, _, fill), size in zip(self.tensors, sizes, strict=True):
-            yield from _weights(fill, size, random)
+        for (_, dims, fill), size in zip(self.tensors, sizes, strict=True):
+            yield from _printable(dims, random) if fill == "printable" else _weights(fill, size, random)
             yield bytes(_padded(size) - size)
 
 
@@ -80,6 +82,12 @@ def _padded(size: int) -> int:
 # The top byte of a little-endian float32 holds the sign and most of the exponent: with one of these four in it, any
 # other three bytes make a finite number from 2^-7 to 2^-3 in size, of either sign.
 _SMALL = bytes((0x3C, 0x3D, 0xBC, 0xBD)) * 64
+
+
+def _printable(dims: tuple[int, ...], random: Random) -> Iterator[bytes]:
+    row, rows = dims[0] * 4, dims[1]
+    for token in range(rows):
+        yield from _weights("random", row, random) if 0x20 <= token < 0x7F else (bytes(row),)
 
 
 def _weights(fill: Fill, size: int, random: Random) -> Iterator[bytes]:

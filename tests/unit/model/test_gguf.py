@@ -259,8 +259,13 @@ def test_the_same_arguments_write_the_same_bytes(small: dict[str, Path], tmp_pat
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_random_weights_are_finite_and_small(small: dict[str, Path], arch: str) -> None:
     for t in GGUFReader(small[arch]).tensors:
-        assert bool((abs(t.data) <= 1.0).all()), t.name
-        assert bool((abs(t.data) >= 2.0**-7).all()), t.name
+        rows = t.data
+        if t.name in ("token_embd.weight", "output.weight"):
+            silent = [token for token in range(len(rows)) if not 0x20 <= token < 0x7F]
+            assert not rows[silent].any(), f"{t.name} lets the model answer with what is no printable ASCII"
+            rows = rows[0x20:0x7F]
+        assert bool((abs(rows) <= 1.0).all()), t.name
+        assert bool((abs(rows) >= 2.0**-7).all()), t.name
 
 
 def test_the_real_geometry_of_llama3_8b_fits_in_ten_mebibytes(tmp_path: Path) -> None:
