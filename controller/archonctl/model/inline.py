@@ -17,6 +17,7 @@ from typing import cast
 
 from archonctl.errors import ModelError
 from archonctl.model.geometry import AttentionKind, Geometry, Layer, Recurrent
+from archonctl.model.hf_config import hf_geometry, text_config
 
 MAX_LAYERS = 1024
 
@@ -76,6 +77,8 @@ def describe(config: Mapping[str, object] | None, model_name: str = "") -> Descr
     Raises ModelError ``model-geometry-unknown`` with what is missing.
     """
     stated = dict(config or {})
+    if "model_type" in text_config(stated):
+        return Described(hf_geometry(stated), "of its config.json")
     known = known_model(model_name)
     if _short(stated).keys() - {"window"} and known is not None and _agrees(stated, known[0]):
         facts, source = {**known[0], **stated}, f"as stated, with {known[1]}"

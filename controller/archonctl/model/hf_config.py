@@ -1,0 +1,230 @@
+"""From a Hugging Face ``config.json`` to the geometry that decides a cache; never by a guess.
+
+What differs between architectures is data (hf_architectures.toml). A ``model_type`` without a row there, or a layer
+kind that no law covers, is refused.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from archonctl.errors import ModelError
+from archonctl.model.geometry import AttentionKind, Geometry, Layer, Recurrent, RecurrentKind
+from archonctl.model.hf_state import recurrent_state
+
+MAX_LAYERS = 1024
+MAX_FIGURE = 2**31 - 1
+_NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "language_model")
+_LAYER_TYPES: dict[str, AttentionKind] = {
+    "full_attention": "full",
+    "attention": "full",
+    "global": "full",
+    "sliding_attention": "sliding",
+    "local": "sliding",
+    "chunked_attention": "chunked",
+    "linear_attention": "recurrent",
+    "mamba": "recurrent",
+    "mamba2": "recurrent",
+    "conv": "recurrent",
+}
+_HYBRID_LETTERS: dict[str, AttentionKind] = {"M": "recurrent", "*": "full", "-": "none", "E": "none"}
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class HfLaw:
+    """One row of hf_architectures.toml; its comments say what each field means."""
+
+    model_types: tuple[str, ...]
+    attention: str
+    source: str
+    local: str = ""
+    state: RecurrentKind = ""
+    pure: bool = False
+
+
+@cache
+def hf_laws() -> Mapping[str, HfLaw]:
+    """Law by ``model_type``."""
+    table = tomllib.loads(files("archonctl.model").joinpath("hf_architectures.toml").read_text("utf-8"))
+    rows = [HfLaw(**{**row, "model_types": tuple(row["model_types"])}) for row in table["law"]]
+    return {name: row for row in rows for name in row.model_types}
+
+
+def hf_geometry(config: Mapping[str, object], *, where: str = "config.json") -> Geometry:
+    """Geometry of the text model of a config.
+
+    Raises ModelError ``model-architecture-unknown`` without a law, ``model-geometry-invalid`` for figures that are
+    missing or make no cache.
+    """
+    keys = HfKeys(text_config(config), where)
+    law = hf_laws().get(keys.model_type)
+    if law is None:
+        raise ModelError(
+            "model-architecture-unknown",
+            f"no law for model_type {keys.model_type[:80]!r}; this release knows {len(hf_laws())} of them",
+            where=where,
+            hint="its cache cannot be planned: start it once and read its boot log",
+        )
+    count = keys.whole("num_hidden_layers", "n_layer", "n_layers", "num_layers", limit=MAX_LAYERS)
+    kinds = _kinds(keys, law, count)
+    recurrent: Recurrent | None = recurrent_state(keys, law.state) if "recurrent" in kinds else None
+    layers = tuple(_layer(keys, law, i, kind) for i, kind in enumerate(kinds))
+    dtype = (
+        keys.word("torch_dtype") or keys.word("dtype") or str(config.get("torch_dtype") or config.get("dtype") or "")
+    )
+    return Geometry(
+        architecture=keys.model_type,
+        name=str(config.get("_name_or_path") or ""),
+        layers=layers,
+        hidden=keys.whole("hidden_size", "d_model", "n_embd"),
+        heads=keys.maybe("num_attention_heads", "n_head"),
+        vocab=keys.maybe("vocab_size"),
+        trained_context=keys.maybe("max_position_embeddings", "max_sequence_length", "seq_length"),
+        experts=keys.maybe("n_routed_experts", "num_local_experts", "num_experts"),
+        experts_used=keys.maybe("num_experts_per_tok"),
+        experts_shared=keys.maybe("n_shared_experts"),
+        recurrent=recurrent,
+        element_bytes=_BYTES.get(dtype.removeprefix("torch."), 0),
+        indexer_dim=keys.maybe("index_head_dim") if law.attention == "mla" else 0,
+    )
+
+
+def text_config(config: Mapping[str, object]) -> Mapping[str, object]:
+    """The part of a multimodal config that describes the language model."""
+    for _ in range(3):
+        inner = next((config[name] for name in _NESTED if isinstance(config.get(name), dict)), None)
+        if not isinstance(inner, dict):
+            break
+        config = inner
+    return config
+
+
+@dataclass(frozen=True, slots=True)
+class HfKeys:
+    """Keys of one config with checked reading."""
+
+    config: Mapping[str, object]
+    where: str
+
+    @property
+    def model_type(self) -> str:
+        """``model_type``, or "" where it is absent."""
+        return self.word("model_type")
+
+    def invalid(self, message: str) -> ModelError:
+        """The error of a figure that is missing or makes no sense."""
+        return ModelError("model-geometry-invalid", f"{self.model_type}: {message}", where=self.where)
+
+    def maybe(self, *names: str, limit: int = MAX_FIGURE) -> int:
+        """The first of these keys that is there, as a whole number of at least 0; 0 where none is."""
+        for name in names:
+            value = self.config.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
+                raise self.invalid(f"{name} is {str(value)[:40]!r}, not a whole number from 0 to {limit:,}")
+            return value
+        return 0
+
+    def whole(self, *names: str, limit: int = MAX_FIGURE) -> int:
+        """As ``maybe``, but it must be there and more than 0."""
+        value = self.maybe(*names, limit=limit)
+        if not value:
+            raise self.invalid(f"{names[0]} is missing or 0")
+        return value
+
+    def word(self, name: str) -> str:
+        """A string, or "" where it is absent or something else."""
+        value = self.config.get(name)
+        return value if isinstance(value, str) else ""
+
+    def items(self, name: str) -> Sequence[object] | None:
+        """A list, or None where it is absent or something else."""
+        value = self.config.get(name)
+        return value if isinstance(value, list) else None
+
+    def part(self, name: str) -> HfKeys:
+        """A nested object as keys of its own (empty where it is absent)."""
+        value = self.config.get(name)
+        inner = value if isinstance(value, dict) else {}
+        return HfKeys({"model_type": self.model_type, **inner}, self.where)
+
+
+def _kinds(keys: HfKeys, law: HfLaw, count: int) -> tuple[AttentionKind, ...]:
+    if law.pure:
+        return _all("recurrent", count)
+    listed = keys.items("layer_types") or keys.items("layers_block_type")
+    if listed is not None:
+        unknown = {str(kind)[:40] for kind in listed if str(kind) not in _LAYER_TYPES}
+        if unknown or len(listed) != count:
+            raise keys.invalid(f"layer_types has {len(listed)} entries for {count} layers, unknown {sorted(unknown)}")
+        return tuple(_LAYER_TYPES[str(kind)] for kind in listed)
+    if law.state:
+        return _hybrid(keys, count)
+    window = keys.maybe("sliding_window") if law.local not in ("", "chunked") else keys.maybe("attention_chunk_size")
+    if not law.local or not window:
+        return _all("full", count)
+    return tuple(_local_kind(keys, law, i) for i in range(count))
+
+
+def _all(kind: AttentionKind, count: int) -> tuple[AttentionKind, ...]:
+    return (kind,) * count
+
+
+def _local_kind(keys: HfKeys, law: HfLaw, index: int) -> AttentionKind:
+    if law.local == "all":
+        return "sliding"
+    if law.local == "even":
+        return "full" if index % 2 else "sliding"
+    if law.local == "chunked":
+        listed = keys.items("no_rope_layers")
+        with_rope = bool(listed[index]) if listed and index < len(listed) else (index + 1) % 4 != 0
+        return "chunked" if with_rope else "full"
+    letters = keys.word("sliding_window_pattern")
+    if letters:
+        return "full" if letters[index % len(letters)].upper() == "G" else "sliding"
+    every = keys.maybe("sliding_window_pattern", "_sliding_window_pattern") or (6 if "gemma" in keys.model_type else 4)
+    return "full" if (index + 1) % every == 0 else "sliding"
+
+
+def _hybrid(keys: HfKeys, count: int) -> tuple[AttentionKind, ...]:
+    """Which layers of a hybrid attend, by whichever key the config has."""
+    if letters := keys.word("hybrid_override_pattern"):
+        if len(letters) != count or set(letters) - _HYBRID_LETTERS.keys():
+            raise keys.invalid(f"hybrid_override_pattern has {len(letters)} letters for {count} layers")
+        return tuple(_HYBRID_LETTERS[letter] for letter in letters)
+    attending: set[int]
+    if every := keys.maybe("full_attention_interval"):
+        attending = {i for i in range(count) if (i + 1) % every == 0}
+    elif every := keys.maybe("attn_layer_period"):
+        attending = {i for i in range(count) if i % every == keys.maybe("attn_layer_offset")}
+    elif (listed := keys.items("attn_layer_indices")) is not None:
+        attending = {i for i in listed if isinstance(i, int)}
+    elif (listed := keys.part("linear_attn_config").items("full_attn_layers")) is not None:
+        attending = {i - 1 for i in listed if isinstance(i, int)}  # counted from 1 there
+    elif (listed := keys.items("full_attn_idxs")) is not None:
+        attending = {i for i in listed if isinstance(i, int)}
+    else:
+        raise keys.invalid(f"nothing says which of the {count} layers attend")
+    return tuple("full" if i in attending else "recurrent" for i in range(count))
+
+
+def _layer(keys: HfKeys, law: HfLaw, index: int, kind: AttentionKind) -> Layer:
+    if kind in ("recurrent", "none"):
+        return Layer(index, kind)
+    if law.attention == "mla":
+        latent = keys.whole("kv_lora_rank")
+        width = latent + keys.maybe("qk_rope_head_dim")
+        return Layer(index, "mla", 1, width, latent, width, 0)
+    heads = keys.maybe("num_attention_heads", "n_head")
+    kv_heads = keys.maybe("num_key_value_heads", "multi_query_group_num", "num_kv_heads") or heads
+    dim = keys.maybe("head_dim", "attention_head_dim") or (keys.whole("hidden_size", "n_embd") // heads if heads else 0)
+    if not kv_heads or not dim:
+        raise keys.invalid("num_key_value_heads and head_dim are not both known")
+    window = {"sliding": "sliding_window", "chunked": "attention_chunk_size"}.get(kind)
+    return Layer(index, kind, kv_heads, dim, dim, kv_heads * dim, kv_heads * dim, keys.whole(window) if window else 0)
