@@ -61,6 +61,8 @@ def stage_layers(layers: int, pp: int, partition: Sequence[int] = ()) -> tuple[i
 
     Raises DeclarationError ``pp-partition-invalid`` where a given partition is of another model.
     """
+    if pp > layers:
+        raise DeclarationError("pp-partition-invalid", f"{pp} pipeline stages for {layers} layers")
     if partition:
         if len(partition) != pp or sum(partition) != layers:
             where = f"{len(partition)} stages of {sum(partition)} layers"

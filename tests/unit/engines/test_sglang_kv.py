@@ -1,0 +1,56 @@
+"""SGLang's pools against sizes that public boots print."""
+
+from __future__ import annotations
+
+import pytest
+
+from archonctl.engines.sglang.kv import element_bytes, kv_share, pool_tokens, rates, static_bytes, swa_tokens
+from archonctl.errors import DeclarationError
+from archonctl.model.inline import describe
+
+GIB = 1024**3
+
+
+def test_heads_are_shared_out_and_replicated() -> None:
+    geometry = describe({"layers": 94, "kv_heads": 4, "head_dim": 128}).geometry
+    assert rates(geometry, tp=4).full == 94 * 2 * 128 * 2
+    assert rates(geometry, tp=8) == rates(geometry, tp=4)
+    assert rates(geometry, tp=4, dtype="torch.float8_e4m3fn").full == 94 * 2 * 128
+
+
+def test_a_latent_row_is_whole_on_every_rank() -> None:
+    """160.63 GB for 2,454,421 tokens of Kimi-K2.5 on 8 ranks."""
+    geometry = describe(None, "moonshotai/Kimi-K2.5").geometry
+    assert rates(geometry, tp=8).full == 61 * 576 * 2
+    assert round(2_454_421 * rates(geometry, tp=8).full / GIB, 2) == 160.63
+
+
+def test_an_indexer_is_counted_beside_the_latent() -> None:
+    assert rates(describe(None, "deepseek-v3.2").geometry).indexer == 61 * 132
+
+
+def test_two_pools_share_memory_at_a_ratio() -> None:
+    """3.18 GB of Gemma 4 26B in fp8: 37,081 tokens in the full pool and 29,664 in the sliding one."""
+    each = rates(describe(None, "gemma-4-26b").geometry, dtype="fp8")
+    assert (each.full, each.sliding) == (10_240, 102_400)
+    full, sliding = swa_tokens(3.183 * GIB, each)
+    assert abs(full - 37_081) < 50
+    assert sliding == int(full * 0.8)
+
+
+def test_pools_come_in_whole_pages_and_never_below_zero() -> None:
+    assert pool_tokens(1000, 10, page=64) == 64
+    assert pool_tokens(-1, 10) == 0
+    with pytest.raises(ValueError, match="keeps anything"):
+        pool_tokens(100, 0)
+
+
+def test_what_the_fraction_leaves() -> None:
+    assert static_bytes(100, 60, 0.9) == pytest.approx(50)
+    assert static_bytes(100, 5, 0.9) < 0
+    assert kv_share(1.9) == pytest.approx(1.0)
+
+
+def test_a_dtype_without_a_law_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="kv-dtype-unknown"):
+        element_bytes("fp4_e2m1")

@@ -1,0 +1,177 @@
+"""Predictions from bytes, flags and geometry: by a law or not at all, and never from the tokens that were printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archonctl.ledger.case import case_facts
+from archonctl.ledger.check import check_case
+from archonctl.ledger.predict import Prediction
+
+LLAMA = {"layers": 32, "kv_heads": 8, "head_dim": 128}
+V1 = "INFO [gpu_worker.py:298] Available KV cache memory: {} GiB"
+
+
+def predicted(lines: list[str], **record: Any) -> Prediction:
+    return check_case({"id": "x", **record}, lines).prediction
+
+
+def vllm(gib: float, **record: Any) -> Prediction:
+    base: dict[str, Any] = {"engine": "vllm", "engine_version": "0.11.0", "model_config": LLAMA}
+    return predicted([V1.format(gib)], **{**base, **record})
+
+
+def test_bytes_by_the_geometry() -> None:
+    found = vllm(10.0)
+    assert (found.kv_tokens, found.basis) == (81_920, "bytes")
+    assert found.low_tokens is not None
+    assert found.high_tokens is not None
+    assert found.low_tokens <= 81_920 <= found.high_tokens
+    assert "10 GiB" in found.method
+
+
+def test_printed_tokens_do_not_go_in() -> None:
+    lie = [V1.format(10.0), "INFO [kv_cache_utils.py:1087] GPU KV cache size: 999,999 tokens"]
+    assert predicted(lie, engine="vllm", engine_version="0.11.0", model_config=LLAMA).kv_tokens == 81_920
+
+
+@pytest.mark.parametrize(
+    ("flags", "tokens"),
+    [
+        ({"tp": 2}, 163_840),
+        ({"tensor-parallel-size": "2"}, 163_840),
+        ({"--tensor_parallel_size": 2.0}, 163_840),
+        ("--tensor-parallel-size 2 --enforce-eager", 163_840),
+        (["-tp=1", "--tensor-parallel-size=2"], 163_840),
+        ({"kv_cache_dtype": "fp8_e4m3"}, 163_840),
+        ({"decode_context_parallel_size": 2}, 163_840),
+        ({"tp": "several"}, 81_920),
+        (None, 81_920),
+    ],
+)
+def test_flags_in_any_spelling(flags: object, tokens: int) -> None:
+    assert vllm(10.0, flags=flags).kv_tokens == tokens
+
+
+def test_a_model_of_no_known_geometry_is_unknown() -> None:
+    found = vllm(10.0, model_config=None, model="private")
+    assert found.kv_tokens is None
+    assert "geometry" in found.reason
+
+
+def test_a_public_model_by_name() -> None:
+    assert vllm(10.0, model_config=None, model="meta-llama/Llama-3.1-8B-Instruct").kv_tokens == 81_920
+
+
+def test_no_memory_is_unknown_with_both_sides_said() -> None:
+    found = vllm(-2.14)
+    assert found.kv_tokens is None
+    assert "-2.14 GiB" in found.reason
+
+
+def test_a_hybrid_needs_the_length_that_its_tokens_are_about() -> None:
+    config = {"layers": 64, "full_attention_layers": 16, "kv_heads": 4, "head_dim": 256}
+    case = {"model_config": config, "model": "Qwen3.8-27B", "engine_version": "0.32.0"}
+    assert vllm(31.24, **case).kv_tokens is None
+    assert vllm(31.24, **case, flags={"max_model_len": 8192}).kv_tokens == 314_187
+
+
+def test_a_drafter_of_unknown_layers_is_unknown() -> None:
+    assert vllm(10.0, flags={"speculative": "eagle3"}).kv_tokens is None
+    assert vllm(10.0, flags={"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}}).kv_tokens == 79_424
+
+
+def test_a_refusal_that_states_its_need_needs_no_geometry() -> None:
+    lines = [
+        "ValueError: To serve at least one request with the model's max seq len (1048576), (7.89 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (4.0 GiB). Based on the available memory, the estimated "
+        "maximum model length is 530432."
+    ]
+    found = predicted(lines, engine="vllm", model="private")
+    assert found.kv_tokens == pytest.approx(530_432, rel=0.01)
+    assert "as the engine states" in found.method
+
+
+def test_the_default_space_of_a_cpu() -> None:
+    found = predicted(["x"], engine="vllm", engine_version="0.11.0", gpu="CPU", model_config=LLAMA)
+    assert (found.kv_tokens, found.basis) == (32_768, "blind")
+
+
+def test_blind_from_card_and_weights_says_its_error() -> None:
+    lines = ["INFO [gpu_model_runner.py:2653] Model loading took 14.9889 GiB and 7.7 seconds"]
+    large = predicted(lines, engine="vllm", gpu={"name": "H100", "vram_gib": 79.18}, model_config=LLAMA)
+    assert large.basis == "blind"
+    assert "+-" in large.method
+    assert large.kv_tokens == pytest.approx(51.38 * 8192, rel=0.05)
+    small = predicted(lines, engine="vllm", gpu={"name": "RTX 4090", "vram_gib": 23.6}, model_config=LLAMA)
+    assert small.kv_tokens is None
+
+
+def test_sglang_pools() -> None:
+    line = "KV Cache is allocated. #tokens: 81000, K size: 5.00 GB, V size: 5.00 GB"
+    assert predicted([line], engine="sglang", model_config=LLAMA).kv_tokens == 81_919
+    capped = predicted([line], engine="sglang", model_config=LLAMA, flags={"max_total_tokens": 20480})
+    assert capped.kv_tokens == 20_480
+
+
+def test_sglang_from_what_was_free() -> None:
+    lines = [
+        "[2026-02-26 16:31:00 TP0] Load weight begin. avail mem=78.00 GB",
+        "[2026-02-26 16:41:18 TP0] Load weight end. elapsed=1.04 s, type=LlamaForCausalLM, dtype=torch.bfloat16, "
+        "avail mem=62.00 GB, mem usage=16.00 GB.",
+    ]
+    found = predicted(lines, engine="sglang", model_config=LLAMA, flags={"mem_fraction_static": 0.9})
+    assert found.kv_tokens == pytest.approx(54.2 * 8192, rel=0.001)
+
+
+def test_llamacpp_cells_from_the_size_of_the_main_cache() -> None:
+    line = (
+        "llama_kv_cache: size = 4096.00 MiB ( 32768 cells,  32 layers,  4/1 seqs), "
+        "K (f16): 2048.00 MiB, V (f16): 2048.00 MiB"
+    )
+    found = predicted([line], engine="llama.cpp", model_config=LLAMA)
+    assert (found.kv_tokens, found.basis) == (32_768, "bytes")
+
+
+def test_llamacpp_rounds_the_context_that_is_asked_for() -> None:
+    found = predicted([], engine="llama.cpp", flags={"n_ctx": 10_000, "parallel": 3})
+    assert (found.kv_tokens, found.basis) == (10_752, "blind")
+
+
+def test_paged_pools_of_whole_blocks() -> None:
+    line = "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 16.05 GiB for max tokens in paged KV cache (131456)."
+    found = predicted([line], engine="tensorrt-llm", model_config=LLAMA, flags={"tokens_per_block": 64})
+    assert found.kv_tokens is not None
+    assert found.kv_tokens % 64 == 0
+    assert found.kv_tokens == pytest.approx(131_456, rel=0.001)
+
+
+def test_an_engine_without_a_law_is_unknown() -> None:
+    assert "no KV law" in predicted(["hello"]).reason
+    assert "exllama" in predicted(["Insufficient VRAM for model and cache"], engine="exllamav2").reason
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
+    max_leaves=10,
+)
+FLAGS = st.dictionaries(
+    st.sampled_from(["tp", "pp", "max_model_len", "kv_cache_dtype", "speculative", "block_size", "dcp", "n_ctx"]), JSON
+)
+ENGINES = st.sampled_from(["vllm", "sglang", "llama.cpp", "ollama", "tensorrt-llm", "vllm.rs"])
+
+
+@given(ENGINES, FLAGS | JSON, JSON, JSON, st.sampled_from([LLAMA, None, {"layers": 3}]))
+def test_any_case_gives_a_prediction_or_a_reason(
+    engine: str, flags: object, gpu: object, version: object, config: object
+) -> None:
+    record = {"engine": engine, "flags": flags, "gpu": gpu, "engine_version": version, "model_config": config}
+    lines = [V1.format("5.00"), "KV Cache is allocated. #tokens: 81000, K size: 5.00 GB, V size: 5.00 GB"]
+    found = check_case(record, lines).prediction
+    assert found.kv_tokens is not None or found.reason
+    case_facts(record)
