@@ -37,6 +37,8 @@ class _Cache:
 
     kind: str = ""
     cells: Find | None = None
+    dtype: str = ""
+    """Type of keys and values where it is one."""
     size: dict[str, Find] = field(default_factory=dict)
     buffers: dict[str, Find] = field(default_factory=dict)
 
@@ -103,7 +105,6 @@ class LlamaBook(Book):
         self._contexts: list[_Context] = [_Context()]
         self._weights: dict[str, Find] = {}
         self._weights_closed = False
-        self._by_type: dict[str, Find] = {}
 
     # -- taking in -----------------------------------------------------------------------------------------------
 
@@ -165,8 +166,8 @@ class LlamaBook(Book):
         cache.size.update(s.figures)
         cache.cells = s.figures.get("cells")
         self.told.update(s.facts)
-        if s.facts.get("k_type") == s.facts.get("v_type") and "k_type" in s.facts and len(self._by_type) < 16:
-            self._by_type.setdefault(f"{s.facts['k_type']}_mib", s.figures["kv_mib"])
+        if s.facts.get("k_type") == s.facts.get("v_type"):
+            cache.dtype = s.facts.get("k_type", "")
         self._keep(s)
 
     def _on_kv_self(self, s: Sighting) -> None:
@@ -232,10 +233,10 @@ class LlamaBook(Book):
         if real:
             found |= _of_context(real[0], self.told.get("kv_unified", ""))
             found |= _of_drafts(real[1:])
+            found |= _by_type(cache for context in real for cache in context.caches)
             if all(context.bare for context in real):  # pieces of several logs: what the first lacks is in the others
                 found = {**{k: v for c in real[1:] for k, v in c.state.items()}, **found}
         found |= _devices("model", self._weights)
-        found |= self._by_type
         return found
 
     def notes(self) -> Iterable[Note]:
@@ -299,6 +300,15 @@ def _of_other_caches(context: _Context, main: _Cache | None) -> dict[str, Find]:
     sizes = [cache.mib for cache in context.caches]
     if sizes and all(sizes):
         found["kv_total_mib"] = total(size for size in sizes if size)  # type: ignore[assignment]
+    return found
+
+
+def _by_type(caches: Iterable[_Cache]) -> dict[str, Find]:
+    """``<dtype>_mib``: the first cache of each type (people compare types in one log)."""
+    found: dict[str, Find] = {}
+    for cache in caches:
+        if cache.dtype and "kv_mib" in cache.size and len(found) < _CONTEXTS:
+            found.setdefault(f"{cache.dtype}_mib", cache.size["kv_mib"])
     return found
 
 
