@@ -88,8 +88,8 @@ def test_a_drafter_of_unknown_layers_is_unknown() -> None:
 def test_a_refusal_that_states_its_need_needs_no_geometry() -> None:
     lines = [
         "ValueError: To serve at least one request with the model's max seq len (1048576), (7.89 GiB KV cache is "
-        "needed, which is larger than the available KV cache memory (4.0 GiB). Based on the available memory, the estimated "
-        "maximum model length is 530432."
+        "needed, which is larger than the available KV cache memory (4.0 GiB). Based on the available memory, "
+        "the estimated maximum model length is 530432."
     ]
     found = predicted(lines, engine="vllm", model="private")
     assert found.kv_tokens == pytest.approx(530_432, rel=0.01)

@@ -89,12 +89,18 @@ def rank_buckets(geometry: Geometry, settings: RankSettings) -> tuple[Bucket, ..
     size = element_bytes(settings)
     block, padded, state = _blocks(geometry, serving, settings, size)
     found: dict[LayerSpec, list[int]] = {}
+    alike: dict[tuple[object, ...], list[list[int]]] = {}
     for layer, stage in zip(serving, stages, strict=True):
-        for spec in _specs(layer, settings, size, block, geometry.indexer_dim):
-            found.setdefault(spec, []).append(stage)
-        if layer.attention == "recurrent":
-            spec = LayerSpec("mamba", block, state_bytes=state, padded_bytes=padded)
-            found.setdefault(spec, []).append(stage)
+        # Most layers are like one before: their specs are made, and looked up, once.
+        key = (layer.attention, layer.kv_heads, layer.head_dim_k, layer.head_dim_v, layer.k_width, layer.window)
+        places = alike.get(key)
+        if places is None:
+            specs = _specs(layer, settings, size, block, geometry.indexer_dim)
+            if layer.attention == "recurrent":
+                specs = [LayerSpec("mamba", block, state_bytes=state, padded_bytes=padded)]
+            places = alike[key] = [found.setdefault(spec, []) for spec in specs]
+        for place in places:
+            place.append(stage)
     return tuple(Bucket(spec, tuple(where)) for spec, where in found.items())
 
 
