@@ -17,6 +17,7 @@ _MEANING = {
     "short": "it would start, and refuse what was promised",
     "unknown": "nothing is claimed",
 }
+_UNSOUND = "it would not start as declared, or not keep what was promised"
 
 
 def plan_text(plan: Plan, out: Output) -> str:
@@ -165,7 +166,10 @@ def _wrapped(label: str, text: str, out: Output) -> str:
 
 def _verdict(plan: Plan, out: Output) -> str:
     word, colour = _WORD[plan.verdict]
-    return f"{out.paint(word, 'bold', colour)}  {_MEANING[plan.verdict]}"
+    # Tokens that fall short show only under load; a refused knob or memory that is not there may end the boot itself.
+    sound = not plan.forecast.problems and all(fit.verdict != "too_big" for fit in plan.fits)
+    meaning = _MEANING[plan.verdict] if plan.verdict != "short" or sound else _UNSOUND
+    return f"{out.paint(word, 'bold', colour)}  {meaning}"
 
 
 def _mib(value: float | None) -> str:

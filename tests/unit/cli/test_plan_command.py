@@ -158,3 +158,10 @@ def test_nothing_is_written_by_a_plan(run_cli: Any, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert run_cli("plan", cwd=tmp_path).code == 2
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_boot_that_would_be_refused_is_not_said_to_start(run_cli: Any) -> None:
+    refused = run_cli("plan", "archon", "--set", "engine.knobs.vram-kv-mib=5120")
+    assert (refused.code, "it would not start as declared" in refused.stdout) == (1, True)
+    short = run_cli("plan", "archon", "--set", "engine.knobs.host-pool-mib=44928")
+    assert (short.code, "it would start, and refuse what was promised" in short.stdout) == (1, True)

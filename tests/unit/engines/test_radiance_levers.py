@@ -34,6 +34,8 @@ def test_the_host_pool_lever_is_640_mib_and_the_pool_that_shipped() -> None:
         ("archon-pair", {}, {"kv_dtype": "bf16"}),
         ("archon-pair", {"vram-kv-mib": 3543, "vram-weights-mib": 26_071}, {}),
         ("archon-pair", {"max-num-seqs": 2}, {}),
+        ("archon-pair", {"vram-weights-mib": 26_000}, {}),
+        ("archon-pair", {"vram-weights-mib": 26_000}, {"seqs": 4}),
         ("archon-pair", {"vram_kv_mib": 4000}, {}),
     ],
 )
@@ -77,6 +79,17 @@ def test_the_pair_lever_stays_under_the_ceiling() -> None:
     pool, slab = lever.set["engine.knobs.vram-kv-mib"], lever.set["engine.knobs.vram-weights-mib"]
     assert int(pool) + int(slab) <= 30_969
     assert int(pool) >= 6_601
+
+
+def test_a_slab_over_the_ceiling_is_cut_to_what_the_pool_leaves() -> None:
+    lever = forecast(declared("archon-pair", knobs={"vram-weights-mib": 26_000})).levers[0]
+    assert dict(lever.set) == {"engine.knobs.vram-weights-mib": 30_969 - 5_120}
+    assert "151 MiB less" in lever.text
+
+
+@pytest.mark.parametrize("knob", ["vram-kv-mib", "no-such-knob"])
+def test_nothing_is_proposed_that_a_refused_knob_would_undo(knob: str) -> None:
+    assert forecast(declared(knobs={**SHORT, knob: 5_120})).levers == ()
 
 
 def test_no_host_pool_is_proposed_that_the_host_cannot_pin() -> None:

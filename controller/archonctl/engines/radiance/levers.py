@@ -23,6 +23,7 @@ STEP_MIB = 64
 """Grain of a proposed pool; every pool that shipped on the archon host is a multiple of it or of 1 MiB by hand."""
 LEN_STEP = 1000
 """Grain of a proposed window, in tokens."""
+_OVER_CEILING = "card-over-ceiling"
 
 
 def levers(endpoint: Endpoint, host: Host, now: Forecast, assess: Assess) -> tuple[Lever, ...]:
@@ -32,6 +33,7 @@ def levers(endpoint: Endpoint, host: Host, now: Forecast, assess: Assess) -> tup
         return ()
     found = (
         _limits(trial),
+        _slab(trial),
         _host_pool(trial) if _resolver(endpoint) else _pair(trial),
         _dtype(trial),
         _fewer(trial),
@@ -45,7 +47,6 @@ class _Trial:
 
     def __init__(self, endpoint: Endpoint, host: Host, now: Forecast, assess: Assess) -> None:
         self.endpoint, self.host, self.now, self._assess = endpoint, host, now, assess
-        self._known_problems = {problem.code for problem in now.problems}
 
     def assess(self, changes: Mapping[str, KnobValue]) -> tuple[Forecast, Endpoint]:
         """The forecast with changes of dotted declaration keys."""
@@ -53,14 +54,14 @@ class _Trial:
         return self._assess(endpoint), endpoint
 
     def works(self, changes: Mapping[str, KnobValue]) -> bool:
-        """True if the contract (as changed) would hold, and nothing new would be wrong."""
+        """True if the contract (as changed) would hold, and nothing would be wrong any more."""
         forecast, endpoint = self.assess(changes)
         return self.holds(forecast, endpoint.contract)
 
     def holds(self, forecast: Forecast, contract: Contract) -> bool:
-        """The rule of a plan, applied to a forecast: both limits, both ends of the capacity, host memory."""
+        """The rule of a plan, applied to a forecast: problems, limits, both ends of the capacity, host memory."""
         tokens = forecast.kv_tokens
-        if tokens is None or {problem.code for problem in forecast.problems} - self._known_problems:
+        if tokens is None or forecast.problems:
             return False
         limits = (forecast.seqs_limit or contract.seqs) >= contract.seqs
         limits &= (forecast.seq_len_limit or contract.len) >= contract.len
@@ -153,6 +154,20 @@ def _room_a_rank(trial: _Trial) -> float:
     floor, target = trial.now.host_need.ttm_floor_mib, trial.host.ttm_target_mib
     pinned = target - floor if floor is not None and target is not None else math.inf
     return max(0.0, min(trial.room_mib(trial.now), pinned)) / max(1, len(trial.now.cards))
+
+
+def _slab(trial: _Trial) -> Lever | None:
+    """Pair era: a pool that is large enough beside a slab that is too large for the card."""
+    pool, slab, key = trial.value("vram-kv-mib"), trial.value("vram-weights-mib"), trial.knob_key("vram-weights-mib")
+    ceiling = min((card.ceiling_mib for card in trial.now.cards if card.ceiling_mib is not None), default=None)
+    if ceiling is None or not any(problem.code == _OVER_CEILING for problem in trial.now.problems):
+        return None
+    left = int(ceiling) - pool
+    if not 0 < left < slab or not trial.works({key: left}):
+        return None
+    share = f"{(slab - left) / slab:.1%}".replace("%", " %")
+    cost = f"{share} of the slab; its experts need that much more host pool"
+    return Lever(f"slab {slab - left:,} MiB less a card ({slab:,} -> {left:,})", {key: left}, None, cost)
 
 
 def _pair(trial: _Trial) -> Lever | None:
