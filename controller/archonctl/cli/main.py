@@ -6,8 +6,7 @@ import io
 import os
 import signal
 import sys
-
-from archonctl.errors import ArchonError
+from contextlib import suppress
 
 EXIT_BROKEN_PIPE = 141
 
@@ -23,6 +22,16 @@ def run() -> None:
 
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code (the table is in archonctl(1)). Never raises."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt as stop:
+        # Also while the first modules load, which is most of a short run.
+        with suppress(OSError):
+            print("archonctl: interrupted", file=sys.stderr, flush=True)
+        return 128 + int(getattr(stop, "number", signal.SIGINT))
+
+
+def _run(argv: list[str]) -> int:
     from archonctl.cli.output import AnswerLostError, written
 
     try:
@@ -61,8 +70,9 @@ def _drop_the_rest() -> None:
 
 
 def _answer(argv: list[str]) -> int:
-    from archonctl.cli.output import AnswerLostError, Output, say
+    from archonctl.cli.output import AnswerLostError, Output
     from archonctl.cli.parser import build_parser
+    from archonctl.errors import ArchonError
 
     out = Output.plain(json="--json" in argv)
     try:
@@ -77,9 +87,6 @@ def _answer(argv: list[str]) -> int:
     except SystemExit as done:
         # argparse ends the process itself after --help and --version: their text has to arrive too.
         return done.code if isinstance(done.code, int) else 0
-    except KeyboardInterrupt as stop:
-        say("archonctl: interrupted")
-        return 128 + int(getattr(stop, "number", signal.SIGINT))
     except BrokenPipeError:
         raise
     except Exception as err:

@@ -133,3 +133,12 @@ def test_closed_and_full_streams_keep_the_exit_code(
     done = _shell(repository, redirection, "plan", endpoint)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_modules_load_is_an_interruption(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def interrupted(argv: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "_run", interrupted)
+    assert entry.main(["plan"]) == 130
+    assert capsys.readouterr().err == "archonctl: interrupted\n"
