@@ -46,7 +46,7 @@ class Http:
         self.requests = 0
         self._redact = Redactor((key,))
         self.excerpt = self._redact.excerpt
-        headers = {"Accept-Encoding": "identity", "User-Agent": "archonctl-probe"}
+        headers = {"Accept-Encoding": "identity", "Connection": "close", "User-Agent": "archonctl-probe"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
         self._client = httpx.AsyncClient(
