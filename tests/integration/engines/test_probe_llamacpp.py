@@ -53,7 +53,11 @@ def declared(model: Path, port: int, seqs: int, length: int, **service: str) -> 
 @contextmanager
 def running(argv: Sequence[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A llama-server that is ready, and gone afterwards."""
-    with log.open("wb") as file, subprocess.Popen(argv, stdout=file, stderr=file, stdin=subprocess.DEVNULL) as process:
+    command = [*argv, "--threads", "1"]  # two spinning threads starve whoever else runs on a small machine
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL) as process,
+    ):
         try:
             end = time.monotonic() + 120
             while True:
