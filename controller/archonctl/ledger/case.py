@@ -12,6 +12,7 @@ from archonctl.model.geometry import Geometry
 from archonctl.model.inline import describe
 
 _BYTES_A_TOKEN = re.compile(r"([\d,]+) ?(?:B|bytes)(?: ?/ ?| per )tok(?:en)?\b(?! per [kv]\b)", re.IGNORECASE)
+_WORKER = re.compile(r"\(Worker_TP(\d{1,3})[_ )]|\(VllmWorker rank=(\d{1,3}) ")
 _FLAG_ALIASES = {
     "tensor_parallel_size": "tp",
     "tp_size": "tp",
@@ -52,6 +53,8 @@ class CaseFacts:
     model: str = ""
     version: str = ""
     """The engine's version as the case states it: free text."""
+    workers: int = 0
+    """Tensor-parallel workers that vLLM's line prefixes name ("(Worker_TP1 pid=...)"); 0 where none is named."""
 
     def number(self, *names: str) -> int:
         """The first of these flags that is a whole number of at least 0; 0 where none is."""
@@ -105,6 +108,7 @@ def case_facts(record: Mapping[str, object]) -> CaseFacts:
         model=name,
         token_bytes=_rate(config),
         version=version if isinstance(version, str) else "",
+        workers=_workers(record.get("log_lines")),
     )
     try:
         described = describe(config, name)
@@ -115,6 +119,13 @@ def case_facts(record: Mapping[str, object]) -> CaseFacts:
         geometry=described.geometry,
         geometry_source=described.source,
     )
+
+
+def _workers(lines: object) -> int:
+    """A worker of rank N means N + 1 of them; vLLM names workers only where there are several."""
+    words = lines if isinstance(lines, list) else []
+    ranks = [int(match[1] or match[2]) for line in words if isinstance(line, str) for match in _WORKER.finditer(line)]
+    return max(2, max(ranks) + 1) if ranks else 0
 
 
 def _flags(value: object) -> Mapping[str, object]:

@@ -155,7 +155,7 @@ def _rank(facts: CaseFacts, ledger: BootLedger, rules: Rules, drafts: tuple[int,
     half = facts.word("dtype") in ("float32", "float")
     hybrid_block = ledger.get("attention_block_size")
     return RankSettings(
-        tp=facts.number("tp") or 1,
+        tp=facts.number("tp") or (max(facts.workers, facts.cards) if facts.workers else 1),
         pp=facts.number("pp") or 1,
         kv_dtype=dtype.removeprefix("torch."),
         model_bytes=4 if half else 2,

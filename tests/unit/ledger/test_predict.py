@@ -57,6 +57,14 @@ def test_flags_in_any_spelling(flags: object, tokens: int) -> None:
     assert vllm(10.0, flags=flags).kv_tokens == tokens
 
 
+def test_workers_that_are_named_tell_how_many_ranks_there_are() -> None:
+    line = "(Worker_TP0 pid=241) INFO 12-11 00:06:53 [gpu_worker.py:359] Available KV cache memory: 10.00 GiB"
+    case: dict[str, Any] = {"engine": "vllm", "engine_version": "0.12.0", "model_config": LLAMA}
+    assert predicted([line], **case).kv_tokens == 163_840
+    assert predicted([line], **case, gpu={"name": "H100", "count": 4}).kv_tokens == 327_680
+    assert predicted([line], **case, flags={"tp": 1}).kv_tokens == 81_920
+
+
 def test_a_model_of_no_known_geometry_is_unknown() -> None:
     found = vllm(10.0, model_config=None, model="private")
     assert found.kv_tokens is None
