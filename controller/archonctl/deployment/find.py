@@ -11,7 +11,7 @@ from typing import NamedTuple
 from archonctl.deployment.paths import exists
 from archonctl.deployment.problems import closest, printable
 from archonctl.deployment.toml_file import SIZE_LIMIT_BYTES
-from archonctl.errors import UsageError
+from archonctl.errors import DeclarationError, UsageError
 
 SYSTEM_DIR = Path("/etc/archon")
 LOCAL_DIR = Path("env")
@@ -54,11 +54,15 @@ def declarations(folder: Path) -> tuple[Path, ...]:
     """The files ``*.toml`` directly in a folder that declare an endpoint, in the order of their names.
 
     A file that cannot be read counts: leaving it out could mean another endpoint than the one that was meant.
+    Raises DeclarationError ``declaration-unreadable`` for a folder that cannot be listed, for the same reason.
     """
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208  a name that is no UTF-8 must not end the search
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return ()
+    except OSError as err:
+        message = f"cannot list the folder of declarations: {err.strerror}"
+        raise DeclarationError("declaration-unreadable", message, where=printable(os.fspath(folder), 4096)) from None
     paths = (folder / name for name in names if name.endswith(".toml") and not name.startswith("."))
     return tuple(path for path in paths if _declares(path))
 

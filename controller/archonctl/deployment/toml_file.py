@@ -79,7 +79,7 @@ def _read(path: Path, what: str, shown: str) -> bytes:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             kind = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-            raise DeclarationError("declaration-unreadable", f"expected a {what}, this is {kind}", where=shown)
+            raise DeclarationError("declaration-unreadable", f"expected the {what}, this is {kind}", where=shown)
         with open(handle, "rb", closefd=False) as file:
             raw = file.read(SIZE_LIMIT_BYTES + 1)
     except OSError as err:
@@ -89,7 +89,7 @@ def _read(path: Path, what: str, shown: str) -> bytes:
     finally:
         os.close(handle)
     if len(raw) > SIZE_LIMIT_BYTES:
-        message = f"{max(found.st_size, len(raw)):,} bytes, a {what} has at most {SIZE_LIMIT_BYTES:,}"
+        message = f"{max(found.st_size, len(raw)):,} bytes, the {what} has at most {SIZE_LIMIT_BYTES:,}"
         raise DeclarationError("declaration-too-large", message, where=shown, hint="is this the right file?")
     return raw
 
@@ -104,7 +104,7 @@ def _decode(raw: bytes, what: str, shown: str) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as err:
         line = raw.count(b"\n", 0, err.start) + 1
-        message = f"byte 0x{raw[err.start]:02x} is not UTF-8: a {what} is UTF-8 text"
+        message = f"byte 0x{raw[err.start]:02x} is not UTF-8: the {what} is UTF-8 text"
         raise DeclarationError("declaration-not-utf8", message, where=f"{shown}:{line}") from None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from archonctl.deployment.find import declarations, find_endpoint
-from archonctl.errors import UsageError
+from archonctl.errors import DeclarationError, UsageError
 
 DECLARATION = "[contract]\nseqs = 1\n"
 
@@ -103,3 +103,14 @@ def test_only_declarations_directly_in_the_folder_count(place: Path) -> None:
     (place / "env" / "comment.toml").write_text("# [contract]\nx = '[contract]'\n")
     assert [path.stem for path in declarations(place / "env")] == ["broken", "dotted", "good"]
     assert declarations(place / "nowhere") == ()
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(place, "other", folder="etc")
+
+    def refused(folder: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr("archonctl.deployment.find.os.listdir", refused)
+    with pytest.raises(DeclarationError, match=r"declaration-unreadable: .*/env: cannot list .*: Permission denied"):
+        find(place)
