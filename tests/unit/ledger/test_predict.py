@@ -17,7 +17,7 @@ V1 = "INFO [gpu_worker.py:298] Available KV cache memory: {} GiB"
 
 
 def predicted(lines: list[str], **record: Any) -> Prediction:
-    return check_case({"id": "x", **record}, lines).prediction
+    return check_case({"id": "x", "log_lines": lines, **record}, lines).prediction
 
 
 def vllm(gib: float, **record: Any) -> Prediction:
