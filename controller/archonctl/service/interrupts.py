@@ -69,10 +69,11 @@ class Interrupts:
         if not self._before:
             yield
             return
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        for number in SIGNALS[1:]:
-            signal.signal(number, self._as_sigint)
         try:
+            # Inside, because a signal may come between any two of these lines.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for number in SIGNALS[1:]:
+                signal.signal(number, self._as_sigint)
             yield
         except KeyboardInterrupt:
             self.number, self._raised = self.number or signal.SIGINT, True

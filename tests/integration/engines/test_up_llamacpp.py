@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -151,7 +152,7 @@ def test_an_engine_that_refuses_the_model_is_told_with_its_words(
     archonctl: Archonctl, declare: Declare, tmp_path: Path, llama_server: Path, free_port: int
 ) -> None:
     wrapper = tmp_path / "llama-server"
-    wrapper.write_text(f'#!/bin/sh\nexec {llama_server} "$@" --no-such-flag\n')
+    wrapper.write_text(f'#!/bin/sh\nexec {shlex.quote(str(llama_server))} "$@" --no-such-flag\n')
     wrapper.chmod(0o755)
     done = archonctl("up", declare(binary=wrapper), "--foreground")
     assert done.code == 1, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -96,7 +97,9 @@ def test_stop_takes_the_unit_away(box: Box, up: Up) -> None:
 
 
 def test_a_refusing_engine_is_started_once_and_named(box: Box, up: Up, llama_server: Path) -> None:
-    box.put("/srv/llama-server", f'#!/bin/sh\nexec {llama_server.resolve()} "$@" --no-such-flag\n', "755")
+    box.put(
+        "/srv/llama-server", f'#!/bin/sh\nexec {shlex.quote(str(llama_server.resolve()))} "$@" --no-such-flag\n', "755"
+    )
     box("journalctl", "--rotate")
     box("journalctl", "--vacuum-time=1s")
     done = up(binary="/srv/llama-server")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_every_option_has_help() -> None:
 
 
 def test_a_closed_pipe_is_no_error(repository: Path) -> None:
-    script = f"set -o pipefail; {sys.executable} -m archonctl explain | head -n 1"
+    script = f"set -o pipefail; {shlex.quote(sys.executable)} -m archonctl explain | head -n 1"
     done = subprocess.run(
         ["bash", "-c", script], cwd=repository, capture_output=True, text=True, timeout=60, check=False
     )
@@ -106,7 +107,7 @@ def test_a_closed_pipe_is_no_error(repository: Path) -> None:
 
 
 def _shell(repository: Path, redirection: str, *args: str) -> subprocess.CompletedProcess[str]:
-    command = f"exec {sys.executable} -m archonctl {' '.join(args)} {redirection}"
+    command = f"exec {shlex.quote(sys.executable)} -m archonctl {' '.join(args)} {redirection}"
     return subprocess.run(
         ["bash", "-c", command], cwd=repository, capture_output=True, text=True, timeout=60, check=False
     )
