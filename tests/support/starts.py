@@ -92,7 +92,7 @@ def fake_rooms(
         (releases / "r1").mkdir(parents=True, exist_ok=True)
         port = str(split_listen(loaded.endpoint.service.listen)[1])
         argv = (sys.executable, "-I", "-S", str(FAKE_ENGINE), *words, "--port", port)
-        unit = UNIT.format(argv=" ".join(argv), mark=mark)
+        unit = UNIT.format(argv=" ".join(f'"{word}"' for word in argv), mark=mark)
         return Prepared(argv, {"ARCHON_TEST_MARK": mark}, "archon-tiny.service", unit, str(releases / "r1"))
 
     def probe(loaded: LoadedEndpoint, ledger: BootLedger, say: Callable[[str, float | None], None]) -> Verdict:
