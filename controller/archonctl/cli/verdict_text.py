@@ -8,6 +8,10 @@ from archonctl.probe.values import Cost, Leg, Verdict
 
 _MARK = {"pass": ("✓", "ok", "green"), "fail": ("✗", "FAIL", "red"), "skip": ("-", "-", "dim")}
 _UNSEEN = ("?", "?", "yellow")
+_DEPTH = {
+    "ledger": ", by the boot log alone: no full-height request was sent",
+    "admission": ", admitted at full height but not held to the end",
+}
 _WORD = {"holds": ("HOLDS", "green"), "broken": ("BROKEN", "red"), "no evidence": ("NO EVIDENCE", "yellow")}
 
 
@@ -29,7 +33,8 @@ def verdict_text(name: str, contract: Contract, verdict: Verdict, out: Output) -
     """The word, the promise that it is about, and why it is not "holds"."""
     word, colour = _WORD[verdict.word]
     promise = f"{contract.seqs:,} x {contract.len:,} tokens at once, {contract.kv_dtype} KV"
-    lines = [f"\n{out.paint(word, 'bold', colour)}  {name}: {promise}"]
+    depth = _DEPTH.get(str(verdict.facts.get("depth")), "") if verdict.word == "holds" else ""
+    lines = [f"\n{out.paint(word, 'bold', colour)}  {name}: {promise}{depth}"]
     lines += [f"  {reason}" for reason in verdict.reasons]
     codes = sorted({leg.code for leg in verdict.legs if leg.code and leg.status == "fail"})
     lines += [out.paint(f"  more: archonctl explain {code}", "dim") for code in codes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,22 @@ class LoadedEndpoint:
     base_dir: Path
     origins: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Give an error that names a key of the declaration the file and line (flag, variable) that set it.
+
+        Rooms that judge values know keys, not places; an error without any place gets the declaration's path.
+        """
+        try:
+            yield
+        except DeclarationError as err:
+            origin = self.origins.get(err.where, "")
+            if origin and origin != "default":
+                err.where = f"{origin}: {err.where}"
+            elif not err.where or origin:
+                err.where = f"{self.path}: {err.where}" if err.where else str(self.path)
+            raise
 
 
 class _Origins(Mapping[str, str]):

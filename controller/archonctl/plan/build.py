@@ -39,7 +39,9 @@ def plan_endpoint(loaded: LoadedEndpoint) -> Plan:
 
     Raises DeclarationError or ModelError where one of them cannot be read.
     """
-    return build_plan(loaded.name, loaded.endpoint, load_host(loaded), load_model(loaded.endpoint))
+    host, model = load_host(loaded), load_model(loaded.endpoint)
+    with loaded.placing():
+        return build_plan(loaded.name, loaded.endpoint, host, model)
 
 
 def load_model(endpoint: Endpoint) -> ModelFacts | None:
@@ -57,7 +59,7 @@ def load_model(endpoint: Endpoint) -> ModelFacts | None:
 
 def judge(contract: Contract, forecast: Forecast, fits: tuple[Fit, ...]) -> tuple[PlanVerdict, tuple[str, ...]]:
     """Verdict and, where it is not "holds", every reason with both numbers."""
-    short = [problem.message for problem in forecast.problems]
+    short = [f"{p.message} ({p.hint})" if p.hint else p.message for p in forecast.problems]
     if forecast.seqs_limit is not None and forecast.seqs_limit < contract.seqs:
         short.append(f"{forecast.seqs_limit:,} sequences at once, {contract.seqs:,} promised")
     if forecast.seq_len_limit is not None and forecast.seq_len_limit < contract.len:

@@ -119,6 +119,7 @@ async def model_id(session: Session) -> Leg:
     """The served id is the declared one."""
     ids = model_ids(session.model_list) or ()
     names = model_names(session.endpoint, session.api.id_from_file)
+    from_file = session.api.id_from_file and not session.endpoint.model.served_name
     shown = session.http.excerpt(", ".join(ids), 200)
     if not ids:
         raise unseen("", "there is no model list")
@@ -131,7 +132,8 @@ async def model_id(session: Session) -> Leg:
             actual=shown,
             required=False,
         )
-    found = next((each for each in ids if each in names), None)
+    # An engine that names a model after its file says the path that it was given, which may be a relative one.
+    found = next((each for each in ids if each in names or (from_file and each.rpartition("/")[2] in names)), None)
     if found is None:
         wanted = " or ".join(names)
         raise Fault(

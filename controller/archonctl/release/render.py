@@ -10,6 +10,7 @@ from pathlib import Path
 
 from archonctl import __version__
 from archonctl.deployment.load import LoadedEndpoint
+from archonctl.engines import adapter
 from archonctl.engines.base import CommandLine
 from archonctl.errors import DeclarationError
 from archonctl.release.env_file import write_env
@@ -36,6 +37,12 @@ _SECRET_FLAG = re.compile(
     r"^--?((hf|hub|auth|access|api|bearer)-token|([a-z0-9-]+-)?(api-key|secret|password))$", re.IGNORECASE
 )
 _URL_PASSWORD = re.compile(r"://[^/@\s:]+:[^/@\s]+@")
+
+
+def command_of(loaded: LoadedEndpoint) -> CommandLine:
+    """The engine's command line, errors placed at the line of the declaration. Raises DeclarationError."""
+    with loaded.placing():
+        return adapter(loaded.endpoint.engine.kind).command(loaded.endpoint)
 
 
 def render_release(

@@ -13,7 +13,7 @@ from archonctl.ledger.values import BootLedger
 from archonctl.plan.build import plan_endpoint
 from archonctl.probe.run import probe_endpoint, quiet
 from archonctl.probe.values import Depth, Leg, Progress, Verdict
-from archonctl.release.render import render_release
+from archonctl.release.render import command_of, render_release
 from archonctl.release.store import CURRENT, write_release
 from archonctl.service.preflight import check_model, check_port, resolve_binary, split_listen
 from archonctl.service.values import Prepared, Reader, Rooms
@@ -50,7 +50,7 @@ def check(loaded: LoadedEndpoint) -> int | None:
     Raises HostRefusal or ModelError, see ``preflight``, and DeclarationError for a command that cannot be rendered.
     """
     endpoint = loaded.endpoint
-    resolve_binary(adapter(endpoint.engine.kind).command(endpoint).argv[0])
+    resolve_binary(command_of(loaded).argv[0])
     check_port(*split_listen(endpoint.service.listen))
     if not endpoint.model.path.startswith("/"):
         return endpoint.model.bytes  # the name of a repository: the engine finds the files itself
@@ -59,8 +59,7 @@ def check(loaded: LoadedEndpoint) -> int | None:
 
 def prepare(loaded: LoadedEndpoint, releases: Path) -> Prepared:
     """Render the release and store it. Raises DeclarationError or HostRefusal, see ``archonctl.release``."""
-    command = adapter(loaded.endpoint.engine.kind).command(loaded.endpoint)
-    release = render_release(loaded, command, home=releases / CURRENT)
+    release = render_release(loaded, command_of(loaded), home=releases / CURRENT)
     written = write_release(release, releases)
     return Prepared(release.argv, release.env, release.unit_name, release.unit_text, os.fspath(written.path))
 

@@ -229,7 +229,7 @@ def test_the_wheel_carries_the_schemas_and_the_page_names_each() -> None:
         (["env/archon.toml"], 0, "holds"),
         (["env/archon.toml", "--seqs", "3", "--len", "200000"], 0, "holds"),
         (["env/archon.toml", "--set", "engine.knobs.host-pool-mib=44928"], 1, "short"),
-        (["env/archon.toml", "--set", "engine.knobs.no-such-knob=1"], 1, "short"),
+        (["env/archon.toml", "--set", "engine.knobs.vram-kv-mib=5120"], 1, "short"),
         (["env/archon-pair.toml"], 0, "holds"),
         (["env/archon-pair.toml", "--seqs", "4", "--margin", "0"], 1, "short"),
         (["env/archon.toml", "--seqs", "1000000000"], None, None),

@@ -217,7 +217,7 @@ def test_another_build_than_the_verified_one_is_said(version: str, said: str) ->
 
 
 def test_memory_outside_the_law_is_named() -> None:
-    gaps = forecast({"spec-type": "draft-simple", "md": "draft.gguf", "cache-ram": -1, "mmproj": ""}).not_modelled
+    gaps = forecast({"spec-type": "draft-simple", "md": "draft.gguf", "cache-ram": -1}).not_modelled
     assert any("spec-type, md take" in gap for gap in gaps)
     assert any("without limit" in gap for gap in gaps)
 

@@ -11,15 +11,12 @@ from archonctl.cli.output import Output
 
 def run(args: Namespace, out: Output) -> int:
     """Render and write into one folder."""
-    from archonctl.engines import adapter
-    from archonctl.release.render import render_release
+    from archonctl.release.render import command_of, render_release
     from archonctl.release.store import write_folder
 
     loaded = endpoint_of(args, out)
     folder = Path(args.out)
-    release = render_release(
-        loaded, adapter(loaded.endpoint.engine.kind).command(loaded.endpoint), home=folder.absolute()
-    )
+    release = render_release(loaded, command_of(loaded), home=folder.absolute())
     written = write_folder(release, folder)
     if out.json:
         out.value(

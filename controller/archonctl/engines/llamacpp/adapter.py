@@ -48,6 +48,10 @@ class LlamaCppAdapter:
 
         Raises DeclarationError for knobs that contradict each other or the contract.
         """
+        if endpoint.engine.knobs:
+            from archonctl.engines.llamacpp.command import check_knobs  # the table of 256 flags, only where one is set
+
+            check_knobs(endpoint)
         now = assess(endpoint, host, model)
         shape = now.shape
         return Forecast(

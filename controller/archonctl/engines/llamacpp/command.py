@@ -128,6 +128,12 @@ def _declared(endpoint: Endpoint, notes: list[str]) -> Iterator[str]:
         yield from chosen[flag][1]
 
 
+def check_knobs(endpoint: Endpoint) -> None:
+    """Raise what ``command_line`` would raise for a knob: unknown, retired, reserved or with a bad value."""
+    for _ in _declared(endpoint, []):
+        pass
+
+
 def _one(
     known: KnobTable, endpoint: Endpoint, key: str, value: KnobValue, notes: list[str]
 ) -> tuple[str, tuple[str, ...]]:

@@ -20,8 +20,13 @@ API = Api(
     tokenize_field="prompt",
     # one server serves one model: the name in a request is accepted and not looked at
     checks_model_name=False,
+    report="/server_info",
+    report_format="radiance-server-info",
+    busy="/load",
+    metrics="/metrics",
+    id_from_file=False,
 )
-"""Source: radiance docs/GUIDE.md, endpoints and request fields."""
+"""Source: radiance docs/GUIDE.md, endpoints and request fields. Its model id is the name inside the container file."""
 
 
 class RadianceAdapter:
@@ -36,7 +41,8 @@ class RadianceAdapter:
         """Capacity by the law of the version's era, with levers where the contract does not hold.
 
         Raises DeclarationError ``engine-version-missing``, ``engine-version-invalid``, ``kv-dtype-unknown`` and
-        ``boot-bad-value``. Knobs that the version does not take are problems of the forecast, not errors.
+        ``boot-bad-value``, ``knob-bad-value`` and, for a name that no version has, ``knob-unknown``. Knobs that only
+        this version does not take are problems of the forecast.
         """
         manifest = model.rad if model is not None else None
         now = assess(endpoint, host, manifest)

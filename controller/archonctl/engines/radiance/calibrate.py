@@ -67,6 +67,7 @@ class Calibration:
     exact: frozenset[str]
     widens: frozenset[str]
     inert: frozenset[str]
+    reach_mib: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def calibration() -> Calibration:
         exact=frozenset(data["carry"]["exact"]),
         widens=frozenset(data["carry"]["widens"]),
         inert=frozenset(data["carry"]["inert"]),
+        reach_mib=data["carry"]["reach_mib"],
     )
 
 
@@ -171,6 +173,12 @@ def _why_not(boot: Boot, settings: Settings) -> str:
         return f"its KV dtype is {boot.kv_dtype}, {settings.kv_dtype} is declared"
     differing = differences(boot, settings)
     rules = calibration()
+    moved = _change(differing, "host-pool-mib") if settings.era == "resolver" else 0.0
+    if abs(moved) > rules.reach_mib:
+        return (
+            f"{moved:+,.0f} MiB of host pool a rank are farther from it than {rules.reach_mib:,} MiB; the exchange was "
+            "seen for 640"
+        )
     if settings.era == "pair":
         changed = sorted(flag for flag in differing if flag in PAIR_SAME)
         changed += ["max-num-seqs"] if boot.seqs != settings.slots else []
@@ -193,7 +201,23 @@ def differences(boot: Boot, settings: Settings) -> dict[str, tuple[KnobValue | N
     return changed
 
 
+def _refuse_contradiction(boot: Boot, law: KvLaw) -> None:
+    """A size that cannot belong to its tokens: a slip of the pen would otherwise become the price of a lever."""
+    size = _printed_mib(boot)
+    if size is None:
+        return
+    mean = size.best * 1024 / boot.kv_tokens
+    if not law.kib_per_token / 2 <= mean <= 2 * law.kib_per_token:
+        raise DeclarationError(
+            "boot-bad-value",
+            f"boot of {boot.engine_version}: {boot.kv_gib} GiB for {boot.kv_tokens:,} tokens are {mean:.2f} KiB a "
+            f"token, the law says {law.kib_per_token:g}",
+            hint="copy kv_gib and kv_tokens from the same line of the boot log",
+        )
+
+
 def _carry_one(boot: Boot, settings: Settings, law: KvLaw, reference: KvLaw) -> Carried:
+    _refuse_contradiction(boot, law)
     differing = differences(boot, settings)
     moved = _change(differing, "host-pool-mib") if settings.era == "resolver" else 0.0
     freed = (boot.seqs - settings.slots) * law.state_mib

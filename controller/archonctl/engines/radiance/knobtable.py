@@ -68,7 +68,7 @@ class Knob:
         return " or ".join([*self.words, kind + low + high])
 
 
-def parse_version(text: str) -> Version:
+def parse_version(text: str, where: str = "") -> Version:
     """``"1.8.1"`` as numbers; a suffix after ``-`` or ``+`` is ignored.
 
     Raises DeclarationError ``engine-version-missing`` or ``engine-version-invalid``: flags and laws depend on it.
@@ -77,12 +77,16 @@ def parse_version(text: str) -> Version:
         raise DeclarationError(
             "engine-version-missing",
             "radiance's flags and its capacity law depend on the version, and none is declared",
+            where=where,
             hint='set [engine] version, such as "1.8.1"',
         )
     found = re.fullmatch(r"v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?:[-+].*)?", text, re.ASCII)
     if not found:
         raise DeclarationError(
-            "engine-version-invalid", f"{text[:40]!r} is no version of radiance", hint='three numbers, such as "1.8.1"'
+            "engine-version-invalid",
+            f"{text[:40]!r} is no version of radiance",
+            where=where,
+            hint='three numbers, such as "1.8.1"',
         )
     return int(found[1]), int(found[2]), int(found[3] or 0)
 

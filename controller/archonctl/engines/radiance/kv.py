@@ -90,5 +90,6 @@ def check_dtype(kv_dtype: str) -> None:
         raise DeclarationError(
             "kv-dtype-unknown",
             f"radiance has no KV dtype {kv_dtype!r}: {' or '.join(DTYPES)}",
+            where="contract.kv_dtype",
             hint="set [contract] kv_dtype; K and V cannot differ in this engine",
         )

@@ -131,6 +131,8 @@ def _host_pool(trial: _Trial) -> Lever | None:
     key, pool = trial.knob_key("host-pool-mib"), trial.value("host-pool-mib")
     slab = min((card.slab_mib for card in now.cards if card.slab_mib), default=None)
     most = int(min(_room_a_rank(trial), slab if slab is not None else math.inf, 2**20) // STEP_MIB)
+    while most > 0 and trial.assess({key: pool + most * STEP_MIB})[0].kv_tokens is None:
+        most = most * 9 // 10  # past the reach of every boot that was seen nothing is known
     steps = trial.least(1, most, lambda n: trial.works({key: pool + n * STEP_MIB}))
     if steps is None:
         return None

@@ -54,7 +54,7 @@ def read_settings(endpoint: Endpoint) -> tuple[Settings, tuple[Problem, ...]]:
     has no meaning at all: ``engine-version-missing``, ``engine-version-invalid``, ``kv-dtype-unknown``,
     ``kv-dtype-conflict``, ``knob-bad-value``, ``knob-twice`` and ``knob-reserved``.
     """
-    version = parse_version(endpoint.engine.version)
+    version = parse_version(endpoint.engine.version, "engine.version")
     contract = endpoint.contract
     check_dtype(contract.kv_dtype)
     given, problems = _valid(endpoint, version)
@@ -97,8 +97,8 @@ def _valid(endpoint: Endpoint, version: Version) -> tuple[dict[str, KnobValue], 
     problems: list[Problem] = []
     for key, value in endpoint.engine.knobs.items():
         knob, problem = find(key), check_knob(key, value, version)
-        if problem is not None and problem.code == "knob-bad-value":
-            raise _wrong(problem.code, key, problem.message)
+        if problem is not None and (knob is None or problem.code == "knob-bad-value"):
+            raise _wrong(problem.code, key, problem.message, problem.hint)
         if problem is not None or knob is None:
             problems += [problem] if problem is not None else []
             continue
