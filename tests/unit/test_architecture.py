@@ -18,7 +18,6 @@ ORDER = [
     {"engines"},
     {"plan", "runbook"},
     {"release"},
-    {"gate"},
     {"ledger"},
     {"probe"},
     {"service"},

@@ -1,1 +1,0 @@
-"""Findings with stable codes; needs neither hardware nor network."""
