@@ -89,7 +89,7 @@ class ModelFacts:
     """Everything read from one model artefact: geometry, bytes by class and the size on disk."""
 
     path: str
-    format: Literal["gguf", "manifest"]
+    format: Literal["gguf", "manifest", "safetensors"]
     geometry: Geometry | None
     file_bytes: int
     tensor_bytes: tuple[TensorBytes, ...] = ()

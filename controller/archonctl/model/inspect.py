@@ -17,15 +17,15 @@ _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _OLD_GGML = (b"lmgg", b"fmgg", b"tjgg", b"algg")
 """Magics ggml, ggmf, ggjt and ggla as they stand in a little-endian file; llama.cpp reads none of them since 2023."""
 _ZIP = b"PK\x03\x04"
-_WEIGHT_FILES = (".safetensors", ".bin", ".pt", ".pth")
+_WEIGHT_FILES = (".bin", ".pt", ".pth")
 
 
 def inspect_model(path: str | Path) -> ModelFacts:
-    """Facts of the model at ``path``; symbolic links are followed.
+    """Facts of the model at ``path``, a GGUF file or a folder of Hugging Face files; symbolic links are followed.
 
     Raises ModelError, one code for each thing that is not a model: ``model-missing``, ``model-unreadable``,
     ``model-is-directory``, ``model-not-a-file``, ``model-empty``, ``model-lfs-pointer``, ``model-is-html``,
-    ``model-format-unsupported``, ``model-not-gguf``; and those of ``read_gguf``.
+    ``model-format-unsupported``, ``model-not-gguf``; and those of ``read_gguf`` and ``read_hf_folder``.
     """
     if not str(path):
         raise ModelError("model-missing", "no path is given", hint="set [model] path")
@@ -34,7 +34,7 @@ def inspect_model(path: str | Path) -> ModelFacts:
         start, size = _beginning(place)
     except ModelError as err:
         if err.code == "model-is-directory":
-            raise _directory(place) from None
+            return _directory(place)
         raise
     if size == 0:
         raise ModelError("model-empty", "the file is empty (0 bytes)", where=str(place), hint="fetch it again")
@@ -58,8 +58,9 @@ def _not_gguf(path: Path, start: bytes, size: int) -> ModelError:
         message = f"is a web page of {size:,} bytes that was saved under this name"
         return ModelError("model-is-html", message, where=where, hint="fetch the file itself; a login may be needed")
     if kind := _other_format(start, size):
-        message = f"is {kind}; this release reads GGUF only"
-        return ModelError("model-format-unsupported", message, where=where, hint="use a GGUF of the model")
+        message = f"is {kind}; this release reads GGUF files and folders of safetensors"
+        hint = f"name its folder, {path.parent}" if "safetensors" in kind else "use a GGUF of the model"
+        return ModelError("model-format-unsupported", message, where=where, hint=hint)
     message = f"is no GGUF: it starts with {start[:4]!r} instead of b'GGUF' ({size:,} bytes)"
     return ModelError("model-not-gguf", message, where=where, hint="correct the path, or fetch the file again")
 
@@ -75,16 +76,28 @@ def _other_format(start: bytes, size: int) -> str:
     return ""
 
 
-def _directory(path: Path) -> ModelError:
-    """A directory: of another format, of GGUF files, or of neither. Only the first thousand names are looked at."""
+def _directory(path: Path) -> ModelFacts:
+    """A folder of Hugging Face files; raises for one of another format, of GGUF files, or of neither.
+
+    Only the first ten thousand names are looked at.
+    """
     try:
         with os.scandir(path) as entries:
-            names = sorted(entry.name for entry in islice(entries, 1000))
+            names = sorted(entry.name for entry in islice(entries, 10_000))
     except OSError as err:
-        return unreadable(path, err)
+        raise unreadable(path, err) from None
+    # Only such a folder needs these modules; a GGUF is planned without them.
+    from archonctl.model.hf_folder import CONFIG, INDEX, read_hf_folder
+
     ggufs = [name for name in names if name.endswith(".gguf")]
-    if not ggufs and any(name.endswith(_WEIGHT_FILES) for name in names):
-        message = "is a folder of safetensors or PyTorch weights, which this release does not read yet"
-        return ModelError("model-format-unsupported", message, where=str(path), hint="use a GGUF of the model")
+    weights = [name for name in names if name.endswith(_WEIGHT_FILES)]
+    if any(name.endswith(".safetensors") for name in names) or INDEX in names:
+        return read_hf_folder(path, names)
+    if CONFIG in names and not ggufs and not weights:
+        return read_hf_folder(path, names)
+    if weights and not ggufs:
+        message = "is a folder of PyTorch weights, which this release does not read"
+        hint = "use a GGUF of the model, or its safetensors"
+        raise ModelError("model-format-unsupported", message, where=str(path), hint=hint)
     shown = f"one of its files, such as {path / ggufs[0]}" if ggufs else "the file itself"
-    return ModelError("model-is-directory", "is a directory, not a model file", where=str(path), hint=f"name {shown}")
+    raise ModelError("model-is-directory", "is a directory, not a model file", where=str(path), hint=f"name {shown}")

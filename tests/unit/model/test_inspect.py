@@ -110,7 +110,7 @@ def test_pipes_devices_and_sockets_are_never_opened(tmp_path: Path) -> None:
 
 def test_folders_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
     assert refusal(tmp_path).code == "model-is-directory"
-    (tmp_path / "model-00001-of-00002.safetensors").touch()
+    (tmp_path / "pytorch_model.bin").touch()
     assert refusal(tmp_path).code == "model-format-unsupported"
     (tmp_path / "q8.gguf").touch()
     error = refusal(tmp_path)
