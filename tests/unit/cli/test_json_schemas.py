@@ -618,7 +618,7 @@ WRONG: dict[str, list[Change]] = {
         (("problems",), [{"line": 0, "code": "case-not-json", "message": "m"}]),
     ],
     "inspect-1": [
-        (("format",), "safetensors"),
+        (("format",), "pickle"),
         (("weight_bytes",), 1.5),
         (("geometry",), None),  # without a reason
         (("geometry", "layers"), []),
