@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from archonctl.errors import ModelError
 
 if TYPE_CHECKING:
-    from archonctl.model.manifest import RadManifest
+    from archonctl.model.rad import RadManifest
 
 AttentionKind = Literal["full", "sliding", "chunked", "mla", "recurrent", "none"]
 """``chunked`` attends within fixed chunks (Llama 4); its ``window`` is the chunk."""

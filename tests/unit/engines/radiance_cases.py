@@ -13,7 +13,8 @@ from archonctl.engines.radiance.adapter import ADAPTER
 from archonctl.engines.radiance.kv import Era, KvLaw, kv_law
 from archonctl.host.profile import Host
 from archonctl.model.geometry import ModelFacts
-from archonctl.model.manifest import RadManifest, read_manifest
+from archonctl.model.manifest import read_manifest
+from archonctl.model.rad import RadManifest
 
 REPOSITORY = Path(__file__).parents[3]
 ENV = REPOSITORY / "env"

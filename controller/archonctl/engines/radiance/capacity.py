@@ -10,7 +10,7 @@ from archonctl.engines.radiance.calibrate import Carried, calibration, carry
 from archonctl.engines.radiance.kv import KvLaw, kv_law, superseded_law
 from archonctl.engines.radiance.settings import Settings
 from archonctl.memory.interval import Interval
-from archonctl.model.manifest import RadManifest
+from archonctl.model.rad import RadManifest
 
 EVIDENCE = (
     "boot once and write its `kv:` line down as [[boot]] (engine_version, kv_tokens, kv_gib, seqs, len, kv_dtype, "

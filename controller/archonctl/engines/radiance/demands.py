@@ -8,7 +8,7 @@ from archonctl.engines.radiance.settings import Settings
 from archonctl.host.profile import Card
 from archonctl.memory.demand import Demand, MemoryClass
 from archonctl.memory.interval import MIB, Source
-from archonctl.model.manifest import RadManifest
+from archonctl.model.rad import RadManifest
 
 
 def card_demands(

@@ -11,7 +11,7 @@ from archonctl.engines.radiance.memory import allreduce_rows, exact_rows, pages,
 from archonctl.engines.radiance.settings import Settings, read_settings
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB, Interval
-from archonctl.model.manifest import RadManifest
+from archonctl.model.rad import RadManifest
 
 NOT_MODELLED = (
     "finished conversations kept by the prefix cache (one of T tokens holds about 1.8 x T until it is evicted)",

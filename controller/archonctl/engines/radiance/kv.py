@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from archonctl.errors import DeclarationError
-from archonctl.model.manifest import RadManifest
+from archonctl.model.rad import RadManifest
 
 Era = Literal["pair", "resolver"]
 DTYPES = ("bf16", "fp8")

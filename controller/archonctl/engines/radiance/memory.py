@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from archonctl.host.profile import Card, Settle
 from archonctl.memory.interval import MIB, Interval
-from archonctl.model.manifest import Hidden
+from archonctl.model.rad import Hidden
 
 
 @dataclass(frozen=True, slots=True)
