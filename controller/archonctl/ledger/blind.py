@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from archonctl.engines.vllm.memory import CPU_SPACE_GIB, CPU_SPACE_UNTIL, OVERHEAD_GIB, WIDEST
 from archonctl.ledger.case import CaseFacts
 from archonctl.ledger.values import BootLedger
 from archonctl.memory.interval import GIB, Interval
-
-CPU_SPACE_GIB = 4
-CPU_SPACE_UNTIL = (0, 12)
-"""VLLM_CPU_KVCACHE_SPACE unset meant 4 GiB (vllm/platforms/cpu.py of 0.11); later releases take a share of memory."""
-OVERHEAD_GIB = (1.5, 3.8, 6.0)
-"""Activations, graphs and context beside the weights: low, best, high over public boots that print both sides
-(V0 on 24 GiB: 3.3; 0.11 on 80 GiB: 4.9 and 5.8; 0.27 on 95 GiB: 3.9; 0.10 at short lengths: 1.4)."""
-WIDEST = 0.10
-"""A blind figure whose error is wider than this share of the cache says too little to be given."""
 
 
 @dataclass(frozen=True, slots=True)

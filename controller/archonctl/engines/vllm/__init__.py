@@ -1,1 +1,1 @@
-"""vLLM: what is known of its boot log."""
+"""vLLM: its cache law, its boot log, and a declaration planned and rendered by them."""

@@ -1,0 +1,176 @@
+"""vLLM behind the engine seam: plan and render. Starting it under archonctl is not verified in this release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from archonctl.deployment.schema import Endpoint
+from archonctl.engines.base import Api, CardShare, CommandLine, Forecast
+from archonctl.engines.vllm.assess import Assessment, assess
+from archonctl.engines.vllm.levers import levers
+from archonctl.engines.vllm.memory import OVERHEAD_GIB
+from archonctl.engines.vllm.rules import version_of
+from archonctl.host.profile import Host
+from archonctl.memory.interval import GIB, MIB, Interval
+from archonctl.model.geometry import ModelFacts
+
+API = Api(
+    health="/health",
+    models="/v1/models",
+    tokenize="/tokenize",
+    completions="/v1/completions",
+    chat="/v1/chat/completions",
+    tokenize_field="prompt",
+    checks_model_name=True,
+    over_window_statuses=frozenset({400}),
+    completion_extra={"ignore_eos": True},
+    report="/metrics",
+    report_format="vllm-metrics",
+    busy="/metrics",
+    metrics="/metrics",
+    loading_statuses=frozenset(),
+    id_from_file=True,
+)
+"""The OpenAI server of vLLM 0.32.0: the port is closed until it is ready; an unknown model id gets 404."""
+VERIFIED = "0.32.0"
+
+
+class VllmAdapter:
+    """The adapter of ``vllm serve``."""
+
+    kind = "vllm"
+    api = API
+    needs_model_header = True
+
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
+        """Concurrent tokens as vLLM counts them for requests of contract.len, and what would mend a short contract.
+
+        Raises DeclarationError for knobs that contradict each other or the contract.
+        """
+        now = assess(endpoint, host, model)
+        return Forecast(
+            method=_method(now),
+            kv_tokens=now.kv_tokens,
+            seqs_limit=now.seqs_limit,
+            seq_len_limit=now.seq_len_limit,
+            cards=tuple(_cards(now, host)),
+            demands=now.demands,
+            levers=levers(now, host, model),
+            notes=tuple(_notes(now)),
+            not_modelled=tuple(_not_modelled(now, host, model)),
+            problems=now.problems,
+            methods=_methods(now),
+        )
+
+    def command(self, endpoint: Endpoint) -> CommandLine:
+        """argv for ``vllm serve``. Raises DeclarationError for a knob that cannot be rendered."""
+        from archonctl.engines.vllm.command import command_line
+
+        return command_line(endpoint)
+
+
+ADAPTER = VllmAdapter()
+
+
+def _method(now: Assessment) -> str:
+    if now.kv_tokens is None:
+        return "unknown: " + (_too_wide(now) or _unknown(now))
+    groups, settings = now.groups, now.settings
+    tables = f"{len(groups)} cache group{'s' * (len(groups) > 1)}, block {groups[0].block_tokens}"
+    source = f"{settings.blocks_override:,} blocks by override" if settings.blocks_override else now.memory.method
+    return f"vLLM's grouping ({tables}) over {source}"
+
+
+def _unknown(now: Assessment) -> str:
+    return now.memory.method if now.groups else "the model's geometry has no law here"
+
+
+def _too_wide(now: Assessment) -> str:
+    wide = now.range_tokens
+    if wide is None:
+        return ""
+    return (
+        f"from the card and the weights alone it is {int(wide.low):,} to {int(wide.high):,} tokens, "
+        f"on both sides of the contract ({now.memory.method})"
+    )
+
+
+def _methods(now: Assessment) -> dict[str, Interval]:
+    """The figure that vLLM will print, where it is another than the one that is judged."""
+    if now.best is None or now.kv_tokens is None or now.best.plan.kv_tokens == now.best.tokens:
+        return {}
+    return {"what vLLM will print": Interval.exact(now.best.plan.kv_tokens)}
+
+
+def _cards(now: Assessment, host: Host) -> Iterator[CardShare]:
+    if now.settings.cpu:
+        ceilings = [mib for mib in (host.available_mib, host.cgroup_limit_mib) if mib is not None]
+        yield _share(now, 0, "RAM", host.ram_mib, min(ceilings, default=host.ram_mib), now.settings.ranks)
+        return
+    for card in host.cards:
+        if card.index not in [each.index for each in host.cards[: now.settings.ranks]]:
+            yield CardShare(card.index, card.name, card.total_mib, None, None, None, None, None)
+            continue
+        # A stated cache is taken whatever the share of the card: there is no ceiling then.
+        ceiling = None if now.settings.kv_memory_bytes else card.total_mib * now.settings.utilisation
+        yield _share(now, card.index, card.name, card.total_mib, ceiling, 1)
+
+
+def _share(now: Assessment, index: int, name: str, total: float | None, ceiling: float | None, ranks: int) -> CardShare:
+    sizes = [demand.bytes / MIB for demand in now.demands if demand.cls == "kv_cache"]
+    pool = sizes[0] if sizes else None
+    needed = now.needed_bytes / MIB * ranks or None
+    return CardShare(
+        index=index,
+        name=name,
+        total_mib=total,
+        ceiling_mib=ceiling,
+        slab_mib=now.weights.best / MIB * ranks if now.weights else None,
+        pool_mib=pool,
+        pool_needed_mib=needed,
+        margin_mib=pool - needed if pool is not None and needed is not None else None,
+        outside_mib=OVERHEAD_GIB[1] * GIB / MIB if now.memory.blind else None,
+    )
+
+
+def _notes(now: Assessment) -> Iterator[str]:
+    settings, contract, best = now.settings, now.endpoint.contract, now.best
+    if not now.endpoint.engine.version:
+        yield f"engine.version is not declared; the rules are those of {VERIFIED} and later"
+    elif version_of(now.endpoint.engine.version) is None:
+        yield f"engine.version {now.endpoint.engine.version!r} names no release; the rules are those of {VERIFIED}"
+    yield "vLLM: plan and render; starting it under archonctl is not verified in this release"
+    yield "flags of vLLM are not yet checked against a table"
+    if now.needed_bytes:
+        yield (
+            f"the contract needs {now.needed_bytes / GIB:.2f} GiB of cache on each rank: "
+            f"kv-cache-memory-bytes = {now.needed_bytes} states exactly that"
+        )
+    if best and now.kv_tokens:
+        yield (
+            f"tokens are concurrency x {contract.len:,}: {best.plan.blocks:,} blocks are "
+            f"{best.tokens / contract.len:.2f} requests of that length, and {best.seqs:,} whole ones beside the block "
+            "that vLLM holds back"
+        )
+    if now.drift != 1:
+        yield f"the law gives {now.drift:.1%} of what that boot said; the range is widened by it"
+    if len(now.groups) > 1 and not settings.declares("max-num-batched-tokens"):
+        yield (
+            f"max-num-batched-tokens {settings.batched_tokens:,} is written: behind a window vLLM keeps that many "
+            "tokens more, so more of them means fewer sequences"
+        )
+    if not settings.cpu and not settings.declares("gpu-memory-utilization") and not settings.kv_memory_bytes:
+        yield f"gpu-memory-utilization {settings.utilisation:g} is this version's default, and written"
+
+
+def _not_modelled(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[str]:
+    if model is None or model.geometry is None:
+        yield f"the cache: {model.geometry_reason if model else 'the model was not read'}"
+    if not now.settings.cpu and not now.memory.blind:
+        yield "activations, graphs and the driver's context on each card: vLLM measures them at boot"
+    if now.settings.extras:
+        yield f"memory and tokens that {', '.join(now.settings.extras)} take"
+    if model is not None and not model.tensor_bytes:
+        yield "the weights: the folder has none to count"
+    if not host.cards and not now.settings.cpu:
+        yield "the cards: none is known"

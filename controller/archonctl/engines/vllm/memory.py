@@ -1,0 +1,55 @@
+"""Memory for vLLM's cache on one rank where no log names it: what is known of the rest of a card."""
+
+from __future__ import annotations
+
+from archonctl.memory.interval import GIB, Interval
+from archonctl.model.geometry import ModelFacts
+
+CPU_SPACE_GIB = 4
+CPU_SPACE_UNTIL = (0, 12)
+"""VLLM_CPU_KVCACHE_SPACE unset meant 4 GiB (vllm/platforms/cpu.py of 0.11); later releases take a share of memory."""
+OVERHEAD_GIB = (1.5, 3.8, 6.0)
+"""Activations, graphs and context beside the weights: low, best, high over public boots that print both sides
+(V0 on 24 GiB: 3.3; 0.11 on 80 GiB: 4.9 and 5.8; 0.27 on 95 GiB: 3.9; 0.10 at short lengths: 1.4)."""
+WIDEST = 0.10
+"""A blind figure whose error is wider than this share of the cache says too little to be given."""
+_FLOATS = ("F32", "F64")
+"""Loaded in the model's own dtype, unless the checkpoint is quantised (its scales stay as they are)."""
+
+
+def rank_weights(model: ModelFacts, tp: int, stages: tuple[int, ...], model_bytes: int) -> Interval | None:
+    """Bytes of weights on the fullest rank; None where the files were not there to count.
+
+    Layers go by the stage with the most of them, shared out over ``tp``; embedding and output lie on the first and
+    last stage. What has no class (norms, towers of other modalities) is shared out at best, and whole at worst.
+    """
+    if not model.tensor_bytes:
+        return None
+    quantised = any(key.startswith("quantization_config.") for key in model.metadata or {})
+    layers = ends = other = 0.0
+    for part in model.tensor_bytes:
+        size = part.bytes * (model_bytes / (8 if part.dtype == "F64" else 4) if _shrinks(part.dtype, quantised) else 1)
+        if part.cls in ("embedding", "output"):
+            ends += size
+        elif part.cls == "other":
+            other += size
+        else:
+            layers += size
+    mine = layers * max(stages) / sum(stages) / tp
+    if len(stages) == 1:
+        mine += ends / tp
+        return Interval(mine, mine + other / tp, mine + other, "header")
+    return Interval(mine, mine + (ends / 2 + other) / tp, mine + ends / tp + other, "header")
+
+
+def _shrinks(dtype: str, quantised: bool) -> bool:
+    return dtype in _FLOATS and not quantised
+
+
+def blind_rank_bytes(card_bytes: float, share: float, weights: Interval) -> Interval:
+    """Cache bytes of one rank from its card, the share that vLLM may use, and its weights; may be below 0."""
+    least, likely, most = (each * GIB for each in OVERHEAD_GIB)
+    budget = card_bytes * share
+    return Interval(
+        budget - weights.high - most, budget - weights.best - likely, budget - weights.low - least, "assumed"
+    )
