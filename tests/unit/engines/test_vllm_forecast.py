@@ -243,6 +243,14 @@ def test_a_length_over_the_trained_context_is_refused() -> None:
     assert not plan(endpoint({KV: 100 * GIB}, seqs=1, len=200_000), stretched).forecast.problems
 
 
+def test_a_stated_cache_that_the_card_cannot_hold_is_short() -> None:
+    for knobs in ({KV: 64 * GIB}, {"num-gpu-blocks-override": 40_000}):
+        seen = plan(endpoint(knobs), LLAMA, host())
+        assert [problem.code for problem in seen.forecast.problems] == ["kv-over-card"]
+        assert seen.verdict == "short"
+    assert plan(endpoint({KV: 60 * GIB}), LLAMA, host()).verdict == "holds"
+
+
 def test_too_few_cards_are_a_problem() -> None:
     seen = plan(endpoint({"tp": 4}), LLAMA, host(cards=2))
     assert [problem.code for problem in seen.forecast.problems] == ["cards-too-few"]

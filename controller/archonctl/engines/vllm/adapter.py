@@ -142,10 +142,8 @@ def _notes(now: Assessment) -> Iterator[str]:
     yield "vLLM: plan and render; starting it under archonctl is not verified in this release"
     yield "flags of vLLM are not yet checked against a table"
     if now.needed_bytes:
-        yield (
-            f"the contract needs {now.needed_bytes / GIB:.2f} GiB of cache on each rank: "
-            f"kv-cache-memory-bytes = {now.needed_bytes} states exactly that"
-        )
+        how = "" if settings.cpu else f": kv-cache-memory-bytes = {now.needed_bytes} states exactly that"
+        yield f"the contract needs {now.needed_bytes / GIB:.2f} GiB of cache on each rank{how}"
     if best and now.kv_tokens:
         yield (
             f"tokens are concurrency x {contract.len:,}: {best.plan.blocks:,} blocks are "

@@ -14,13 +14,13 @@ from archonctl.engines.vllm.available import Available, available, boot_endpoint
 from archonctl.engines.vllm.groups import Group, form_groups
 from archonctl.engines.vllm.kv import KvPlan, KvSettings, block_bytes, estimate_max_len, plan_kv, request_blocks
 from archonctl.engines.vllm.layers import RankSettings, rank_buckets, stage_layers
-from archonctl.engines.vllm.memory import WIDEST, rank_weights
+from archonctl.engines.vllm.memory import OVERHEAD_GIB, WIDEST, rank_weights
 from archonctl.engines.vllm.rules import CPU_BLOCK, CPU_BLOCK_SINCE, DEFAULT_BLOCK
 from archonctl.engines.vllm.settings import Settings, settings_of
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand, Scope, fit
-from archonctl.memory.interval import GIB, Interval, Source
+from archonctl.memory.interval import GIB, MIB, Interval, Source
 from archonctl.model.geometry import Geometry, ModelFacts
 
 Change = Mapping[str, int | float | str | bool]
@@ -119,8 +119,8 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     drift = _drift(endpoint, memory, geometry)
     best, tokens = _pools(endpoint, settings, memory, groups, kv, geometry, drift)
     given = tokens if tokens is None or _says_enough(endpoint, memory, tokens) else None
-    problems = _problems(settings, host, model, best, memory)
     demands = tuple(_demands(settings, weights, memory, best))
+    problems = _problems(settings, host, model, best, memory) + _over_card(settings, host, weights, demands)
     ram = fit(demands, "host", host_capacity(host))
     return Assessment(
         endpoint, settings, memory, weights, groups, kv, best, given, tokens, problems, demands,
@@ -257,6 +257,25 @@ def _problems(
     if best and best.plan.refusal and not memory.blind:
         found.append(_refused(settings, best))
     return tuple(found)
+
+
+def _over_card(
+    settings: Settings, host: Host, weights: Interval | None, demands: tuple[Demand, ...]
+) -> tuple[Problem, ...]:
+    """A stated cache that a card cannot hold beside its weights and the least that was ever seen beside them."""
+    stated = settings.kv_memory_bytes or settings.blocks_override
+    if settings.cpu or not stated or not host.cards:
+        return ()
+    cache = sum(demand.bytes for demand in demands if demand.cls == "kv_cache")
+    total = min(card.total_mib for card in host.cards[: settings.ranks]) * MIB
+    beside = (weights.low if weights else 0) + OVERHEAD_GIB[0] * GIB
+    if cache + beside <= total:
+        return ()
+    message = (
+        f"a cache of {cache / GIB:.2f} GiB was stated; a card of {total / GIB:.2f} GiB has "
+        f"{max(0.0, (total - beside) / GIB):.2f} GiB beside its weights and at least {OVERHEAD_GIB[0]} GiB of rest"
+    )
+    return (Problem("kv-over-card", message, "lower it, or share the model out over more cards"),)
 
 
 def _refused(settings: Settings, best: Pool) -> Problem:
