@@ -211,7 +211,8 @@ def _ledger(verb: argparse.ArgumentParser) -> None:
 
 
 def _inspect(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("model", metavar="MODEL", help="a .gguf file (the first part of a split one)")
+    what = "a .gguf file (the first part of a split one), or a folder of safetensors"
+    verb.add_argument("model", metavar="MODEL", help=what)
 
 
 def _explain(verb: argparse.ArgumentParser) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -357,3 +360,9 @@ def test_only_a_binary_is_rendered() -> None:
         with pytest.raises(DeclarationError) as refused:
             ADAPTER.command(declared.model_copy(update={"engine": engine}))
         assert refused.value.code == "engine-binary-missing"
+
+
+def test_the_documented_example_holds(repository: Path) -> None:
+    page = (repository / "docs" / "declaration.md").read_text(encoding="utf-8")
+    example = next(block for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if '"vllm"' in block)
+    assert plan(Endpoint.model_validate(tomllib.loads(example))).verdict == "holds"
