@@ -94,7 +94,16 @@ def _scalars(config: Mapping[str, object]) -> dict[str, int | float | str | bool
     for name in _NESTED:
         inner = text.get(name, config.get(name))
         if isinstance(inner, dict):
-            found |= {f"{name}.{key}": each for key, each in inner.items() if isinstance(each, int | float | str)}
+            found |= {f"{name}.{key}": each for key, each in _flat(inner).items()}
+    return found
+
+
+def _flat(nested: Mapping[str, object]) -> dict[str, int | float | str | bool]:
+    """Scalars of an object and of the objects in it (``rope_parameters`` may be by kind of layer)."""
+    found: dict[str, int | float | str | bool] = {}
+    for key, value in nested.items():
+        inner = {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
+        found |= {name: each for name, each in inner.items() if isinstance(each, int | float | str)}
     return found
 
 

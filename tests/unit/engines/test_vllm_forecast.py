@@ -217,6 +217,13 @@ def test_a_cpu_without_its_space_is_unknown_where_the_version_takes_a_share() ->
     assert tokens(forecast(endpoint(version="0.11.0+cpu"))) == 4 * GIB // 131_072
 
 
+def test_a_drafter_makes_the_pool_unknown() -> None:
+    for memory in (KV, "num-gpu-blocks-override"):
+        seen = plan(endpoint({memory: 10 * GIB, "speculative-config": '{"method": "mtp"}'}))
+        assert (seen.verdict, seen.forecast.kv_tokens) == ("unknown", None)
+        assert "speculative-config" in seen.forecast.method
+
+
 def test_blocks_by_override_are_exact() -> None:
     assert tokens(forecast(endpoint({"num-gpu-blocks-override": 5120}))) == 81_920
 
@@ -242,8 +249,11 @@ def test_one_request_that_does_not_fit_is_a_refusal_of_the_boot() -> None:
 def test_a_length_over_the_trained_context_is_refused() -> None:
     seen = plan(endpoint({KV: 100 * GIB}, seqs=1, len=200_000))
     assert [problem.code for problem in seen.forecast.problems] == ["len-over-trained-context"]
-    stretched = replace(LLAMA, metadata={"rope_scaling.type": "yarn"})
-    assert not plan(endpoint({KV: 100 * GIB}, seqs=1, len=200_000), stretched).forecast.problems
+    for key in ("rope_scaling.type", "rope_parameters.rope_type", "rope_parameters.full_attention.rope_type"):
+        stretched = replace(LLAMA, metadata={key: "yarn"})
+        assert not plan(endpoint({KV: 100 * GIB}, seqs=1, len=200_000), stretched).forecast.problems
+        own = replace(LLAMA, metadata={key: "llama3"})
+        assert plan(endpoint({KV: 100 * GIB}, seqs=1, len=200_000), own).forecast.problems
 
 
 def test_a_stated_cache_that_the_card_cannot_hold_is_short() -> None:

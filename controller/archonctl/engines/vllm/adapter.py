@@ -141,7 +141,7 @@ def _notes(now: Assessment) -> Iterator[str]:
         yield f"engine.version {now.endpoint.engine.version!r} names no release; the rules are those of {VERIFIED}"
     yield "vLLM: plan and render; starting it under archonctl is not verified in this release"
     yield "flags of vLLM are not yet checked against a table"
-    if now.needed_bytes:
+    if now.needed_bytes and not settings.no_law:
         how = "" if settings.cpu else f": kv-cache-memory-bytes = {now.needed_bytes} states exactly that"
         yield f"the contract needs {now.needed_bytes / GIB:.2f} GiB of cache on each rank{how}"
     if best and now.kv_tokens:
@@ -158,7 +158,7 @@ def _notes(now: Assessment) -> Iterator[str]:
             "tokens more, so more of them means fewer sequences"
         )
     if not settings.cpu and not settings.declares("gpu-memory-utilization") and not settings.kv_memory_bytes:
-        yield f"gpu-memory-utilization {settings.utilisation:g} is this version's default, and written"
+        yield f"gpu-memory-utilization {settings.utilisation:g} is taken as this version's default, and written"
 
 
 def _not_modelled(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[str]:

@@ -12,37 +12,21 @@ from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Problem
 from archonctl.engines.vllm.available import Available, available, boot_endpoint
 from archonctl.engines.vllm.groups import Group, form_groups
-from archonctl.engines.vllm.kv import KvPlan, KvSettings, block_bytes, estimate_max_len, plan_kv, request_blocks
+from archonctl.engines.vllm.kv import KvSettings, block_bytes, plan_kv, request_blocks
 from archonctl.engines.vllm.layers import RankSettings, rank_buckets, stage_layers
-from archonctl.engines.vllm.memory import OVERHEAD_GIB, WIDEST, rank_weights
+from archonctl.engines.vllm.memory import WIDEST, rank_weights
+from archonctl.engines.vllm.pool import HELD_BACK_BLOCKS, Pool, pool_at
+from archonctl.engines.vllm.refusals import over_card, refusals
 from archonctl.engines.vllm.rules import CPU_BLOCK, CPU_BLOCK_SINCE, DEFAULT_BLOCK
 from archonctl.engines.vllm.settings import Settings, settings_of
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand, Scope, fit
-from archonctl.memory.interval import GIB, MIB, Interval, Source
+from archonctl.memory.interval import GIB, Interval, Source
 from archonctl.model.geometry import Geometry, ModelFacts
 
 Change = Mapping[str, int | float | str | bool]
 """Dotted declaration keys and their new values, as in ``Lever.set``."""
-OWN_WINDOW = ("", "default", "su", "longrope", "llama3", "mrope")
-"""Kinds of rope scaling that leave the window at max_position_embeddings (vllm/config/model.py)."""
-HELD_BACK_BLOCKS = 1
-"""The null block: no request gets it, whether the version counts it in its own check or not (v1/core/block_pool.py)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """What the cache holds at one figure of its memory.
-
-    ``tokens`` is concurrency x contract.len as vLLM counts it, ``seqs`` the requests of that length that really fit
-    beside the block that is held back, ``longest`` the longest single request.
-    """
-
-    plan: KvPlan
-    tokens: int
-    seqs: int
-    longest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +104,9 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     best, tokens = _pools(endpoint, settings, memory, groups, kv, geometry, drift)
     given = tokens if tokens is None or _says_enough(endpoint, memory, tokens) else None
     demands = tuple(_demands(settings, weights, memory, best))
-    problems = _problems(settings, host, model, best, memory) + _over_card(settings, host, weights, demands)
+    problems = refusals(settings, host, model, best if not memory.blind else None) + over_card(
+        settings, host, weights, demands
+    )
     ram = fit(demands, "host", host_capacity(host))
     return Assessment(
         endpoint, settings, memory, weights, groups, kv, best, given, tokens, problems, demands,
@@ -176,14 +162,6 @@ def _kv(settings: Settings) -> KvSettings:
     )
 
 
-def _pool(groups: tuple[Group, ...], size: float, kv: KvSettings, length: int, ceiling: int) -> Pool:
-    plan = plan_kv(groups, max(0, int(size)), kv)
-    need = request_blocks(groups, length, kv)
-    usable = max(0, plan.blocks - HELD_BACK_BLOCKS)
-    longest = estimate_max_len(groups, plan.blocks, kv, ceiling)
-    return Pool(plan, int(plan.blocks / need * length), usable // need, longest)
-
-
 def _pools(
     endpoint: Endpoint,
     settings: Settings,
@@ -194,12 +172,14 @@ def _pools(
     drift: float,
 ) -> tuple[Pool | None, Interval | None]:
     """The pool at the best figure, and its tokens over the whole range of the memory."""
-    size = Interval.exact(0) if settings.blocks_override and memory.size is None else memory.size
+    size = memory.size
+    if size is None and settings.blocks_override and not settings.no_law:
+        size = Interval.exact(0)  # the blocks are stated: what they come from does not matter
     if size is None or not groups or geometry is None:
         return None, None
     ceiling = max(settings.max_model_len, endpoint.contract.len)
     low, best, high = (
-        _pool(groups, each, kv, endpoint.contract.len, ceiling) for each in (size.low, size.best, size.high)
+        pool_at(groups, each, kv, endpoint.contract.len, ceiling) for each in (size.low, size.best, size.high)
     )
     if settings.blocks_override or size.is_exact:
         return best, Interval.exact(best.tokens, size.source)
@@ -229,69 +209,6 @@ def _drift(endpoint: Endpoint, memory: Available, geometry: Geometry | None) -> 
         return 1.0
     low, best, high = (plan_kv(groups, int(each), kv).kv_tokens for each in (size.low, size.best, size.high))
     return 1.0 if low <= boot.kv_tokens <= high or not best else best / boot.kv_tokens
-
-
-def _problems(
-    settings: Settings, host: Host, model: ModelFacts | None, best: Pool | None, memory: Available
-) -> tuple[Problem, ...]:
-    found: list[Problem] = []
-    if host.cards and not settings.cpu and len(host.cards) < settings.ranks:
-        found.append(
-            Problem(
-                "cards-too-few",
-                f"tp {settings.tp} x pp {settings.pp} needs {settings.ranks} cards, the host has {len(host.cards)}",
-                "lower tensor-parallel-size or pipeline-parallel-size",
-            )
-        )
-    trained = model.geometry.trained_context if model and model.geometry else 0
-    scaling = (model.metadata or {}) if model else {}
-    kind = scaling.get("rope_scaling.rope_type", scaling.get("rope_scaling.type", ""))
-    if trained and settings.max_model_len > trained and kind in OWN_WINDOW and not settings.extras:
-        found.append(
-            Problem(
-                "len-over-trained-context",
-                f"max-model-len {settings.max_model_len:,} is over the model's window of {trained:,}: vLLM refuses it",
-                f"lower contract.len to {trained}, or take a model that is made for longer ones",
-            )
-        )
-    if best and best.plan.refusal and not memory.blind:
-        found.append(_refused(settings, best))
-    return tuple(found)
-
-
-def _over_card(
-    settings: Settings, host: Host, weights: Interval | None, demands: tuple[Demand, ...]
-) -> tuple[Problem, ...]:
-    """A stated cache that a card cannot hold beside its weights and the least that was ever seen beside them."""
-    stated = settings.kv_memory_bytes or settings.blocks_override
-    if settings.cpu or not stated or not host.cards:
-        return ()
-    cache = sum(demand.bytes for demand in demands if demand.cls == "kv_cache")
-    total = min(card.total_mib for card in host.cards[: settings.ranks]) * MIB
-    beside = (weights.low if weights else 0) + OVERHEAD_GIB[0] * GIB
-    if cache + beside <= total:
-        return ()
-    message = (
-        f"a cache of {cache / GIB:.2f} GiB was stated; a card of {total / GIB:.2f} GiB has "
-        f"{max(0.0, (total - beside) / GIB):.2f} GiB beside its weights and at least {OVERHEAD_GIB[0]} GiB of rest"
-    )
-    return (Problem("kv-over-card", message, "lower it, or share the model out over more cards"),)
-
-
-def _refused(settings: Settings, best: Pool) -> Problem:
-    plan, length = best.plan, settings.max_model_len
-    if plan.refusal == "kv-states-short":
-        message = f"max-num-seqs {settings.max_num_seqs:,} is over the {plan.blocks:,} blocks that hold states"
-        return Problem(plan.refusal, message, "lower max-num-seqs")
-    if plan.refusal == "kv-no-memory":
-        return Problem(plan.refusal, "no block of the cache fits the memory that is left for it")
-    need, have = plan.request_bytes / GIB, plan.blocks * plan.block_bytes / GIB
-    return Problem(
-        plan.refusal,
-        f"one request of max-model-len {length:,} needs {need:.2f} GiB of cache, {have:.2f} GiB are there: "
-        f"vLLM would not boot (the longest that fits is {best.longest:,} tokens)",
-        f"lower max-model-len to {best.longest}",
-    )
 
 
 def _demands(settings: Settings, weights: Interval | None, memory: Available, best: Pool | None) -> list[Demand]:

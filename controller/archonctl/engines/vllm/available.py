@@ -28,6 +28,8 @@ class Available:
 
 def available(endpoint: Endpoint, settings: Settings, host: Host, weights: Interval | None) -> Available:
     """Memory for the cache of one rank, by the best method that applies."""
+    if settings.no_law:
+        return Available(None, f"{', '.join(settings.no_law)} changes the layers that keep a cache")
     if settings.kv_memory_bytes:
         stated = settings.kv_memory_bytes
         return Available(Interval.exact(stated, "config"), f"kv-cache-memory-bytes, {stated:,} a rank")

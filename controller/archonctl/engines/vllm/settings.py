@@ -27,8 +27,8 @@ ALIASES: Mapping[str, str] = {
 
 UTILISATION = 0.90
 UTILISATION_SINCE_020 = 0.92
-"""CacheConfig.gpu_memory_utilization: 0.9 in releases up to 0.10, 0.92 in the documentation of 0.26 and later. Where in
-between it changed makes no difference to a plan, since the figure is written on the command line."""
+"""CacheConfig.gpu_memory_utilization (vllm/config/cache.py): 0.9 for years, 0.92 today. The release that changed it is
+not known (0.20 is assumed), which makes no difference: the figure of the plan is written on the command line."""
 BATCHED_TOKENS = 2048
 """max_num_batched_tokens of a server on cards below 70 GiB (vllm/engine/arg_utils.py)."""
 CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
@@ -40,6 +40,8 @@ RETIRED = ("swap-space", "disable-log-requests", "num-scheduler-steps")
 RETIRED_SEEN = (0, 32)
 """vLLM 0.32.0 ends with "unrecognized arguments" on each of these; when each one went is not known."""
 
+_NO_LAW = ("speculative-config", "hf-overrides")
+"""Knobs that add or change layers with a cache: with one of them the pool is unknown."""
 _UNMODELLED = (
     "speculative-config",
     "enable-lora",
@@ -87,6 +89,8 @@ class Settings:
     keys: Mapping[str, str]
     extras: tuple[str, ...]
     """Declared knobs that move memory or tokens in ways that no law here covers."""
+    no_law: tuple[str, ...]
+    """Those of them with which not even the pool can be worked out."""
 
     @property
     def ranks(self) -> int:
@@ -134,6 +138,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
         hybrid_manager=not knobs.switch("disable-hybrid-kv-cache-manager", False),
         keys=knobs.keys,
         extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "False", "0", "1")),
+        no_law=tuple(knobs.keys[name] for name in _NO_LAW if knobs.text(name)),
     )
 
 

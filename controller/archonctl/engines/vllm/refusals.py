@@ -1,0 +1,87 @@
+"""Declarations with which vLLM would not boot, whatever was promised."""
+
+from __future__ import annotations
+
+from archonctl.engines.base import Problem
+from archonctl.engines.vllm.memory import OVERHEAD_GIB
+from archonctl.engines.vllm.pool import Pool
+from archonctl.engines.vllm.settings import Settings
+from archonctl.host.profile import Host
+from archonctl.memory.demand import Demand
+from archonctl.memory.interval import GIB, MIB, Interval
+from archonctl.model.geometry import ModelFacts
+
+OWN_WINDOW = frozenset({"default", "su", "longrope", "llama3", "mrope"})
+"""Kinds of rope scaling that leave the window at max_position_embeddings (vllm/config/model.py); all of Gemma 3 do."""
+
+
+def refusals(settings: Settings, host: Host, model: ModelFacts | None, best: Pool | None) -> tuple[Problem, ...]:
+    """Everything for which vLLM would not boot; ``best`` is the pool where its memory is more than an estimate."""
+    found: list[Problem] = []
+    if host.cards and not settings.cpu and len(host.cards) < settings.ranks:
+        found.append(
+            Problem(
+                "cards-too-few",
+                f"tp {settings.tp} x pp {settings.pp} needs {settings.ranks} cards, the host has {len(host.cards)}",
+                "lower tensor-parallel-size or pipeline-parallel-size",
+            )
+        )
+    trained = model.geometry.trained_context if model and model.geometry else 0
+    if trained and settings.max_model_len > trained and not _stretched(model) and not settings.extras:
+        found.append(
+            Problem(
+                "len-over-trained-context",
+                f"max-model-len {settings.max_model_len:,} is over the model's window of {trained:,}: vLLM refuses it",
+                f"lower contract.len to {trained}, or take a model that is made for longer ones",
+            )
+        )
+    if best and best.plan.refusal:
+        found.append(_refused(settings, best))
+    return tuple(found)
+
+
+def _stretched(model: ModelFacts | None) -> bool:
+    """True where the config scales positions in a way that may lift the window."""
+    if model is None or model.geometry is None or model.geometry.architecture.startswith("gemma3"):
+        return False
+    kinds = {
+        value
+        for key, value in (model.metadata or {}).items()
+        if key.startswith(("rope_scaling.", "rope_parameters.")) and key.endswith("type")
+    }
+    return not kinds <= OWN_WINDOW
+
+
+def over_card(
+    settings: Settings, host: Host, weights: Interval | None, demands: tuple[Demand, ...]
+) -> tuple[Problem, ...]:
+    """A stated cache that a card cannot hold beside its weights and the least that was ever seen beside them."""
+    stated = settings.kv_memory_bytes or settings.blocks_override
+    if settings.cpu or not stated or not host.cards:
+        return ()
+    cache = sum(demand.bytes for demand in demands if demand.cls == "kv_cache")
+    total = min(card.total_mib for card in host.cards[: settings.ranks]) * MIB
+    beside = (weights.low if weights else 0) + OVERHEAD_GIB[0] * GIB
+    if cache + beside <= total:
+        return ()
+    message = (
+        f"a cache of {cache / GIB:.2f} GiB was stated; a card of {total / GIB:.2f} GiB has "
+        f"{max(0.0, (total - beside) / GIB):.2f} GiB beside its weights and at least {OVERHEAD_GIB[0]} GiB of rest"
+    )
+    return (Problem("kv-over-card", message, "lower it, or share the model out over more cards"),)
+
+
+def _refused(settings: Settings, best: Pool) -> Problem:
+    plan, length = best.plan, settings.max_model_len
+    if plan.refusal == "kv-states-short":
+        message = f"max-num-seqs {settings.max_num_seqs:,} is over the {plan.blocks:,} blocks that hold states"
+        return Problem(plan.refusal, message, "lower max-num-seqs")
+    if plan.refusal == "kv-no-memory":
+        return Problem(plan.refusal, "no block of the cache fits the memory that is left for it")
+    need, have = plan.request_bytes / GIB, plan.blocks * plan.block_bytes / GIB
+    return Problem(
+        plan.refusal,
+        f"one request of max-model-len {length:,} needs {need:.2f} GiB of cache, {have:.2f} GiB are there: "
+        f"vLLM would not boot (the longest that fits is {best.longest:,} tokens)",
+        f"lower max-model-len to {best.longest}",
+    )
