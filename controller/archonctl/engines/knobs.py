@@ -188,8 +188,8 @@ def render(key: str, knob: Knob, positive: bool, value: KnobValue) -> tuple[str,
             return (knob.option,)
         return (knob.negative_option,) if knob.negatives else ()
     if knob.type == "pair":
-        parts = str(value).split()
-        if len(parts) != 2:
+        parts = str(value).split(" ")
+        if len(parts) != 2 or not all(part.isprintable() and part for part in parts):
             raise _bad_value(key, knob, value)
         return (knob.option, *parts)
     return (knob.option, _argument(key, knob, value))

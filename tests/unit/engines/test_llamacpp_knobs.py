@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archonctl.engines.knob_values import as_bool, as_int, spelled
@@ -203,6 +203,7 @@ def test_values_that_the_engine_would_misread_are_refused(knob: Knob, value: boo
 
 
 @given(st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=20)))
+@example("0\x85\x00")  # str.split would take U+0085 for a blank
 def test_any_value_of_any_knob_is_rendered_or_refused(value: bool | int | float | str) -> None:
     for knob in table().knobs:
         argv = list[str]()
