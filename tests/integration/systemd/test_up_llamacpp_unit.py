@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from support.sdbox.box import Box
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 UNIT = "archon-small.service"
+ENGINE = "/srv/engine/llama-server"
 
 DECLARATION = """
 [contract]
@@ -49,12 +49,22 @@ def model(box: Box, repository: Path) -> str:
     return "/srv/model.gguf"
 
 
+@pytest.fixture(scope="module")
+def engine(box: Box, llama_server: Path) -> str:
+    """The engine where the unit's user may reach it, whatever folder of root's this repository lies in."""
+    folder = llama_server.resolve().parent
+    libraries = [str(path) for path in folder.glob("*.so*")]
+    box("mkdir", "-p", str(Path(ENGINE).parent))
+    box("cp", "-L", str(folder / "llama-server"), *libraries, str(Path(ENGINE).parent))
+    return ENGINE
+
+
 @pytest.fixture
-def up(box: Box, model: str, llama_server: Path) -> Iterator[Up]:
+def up(box: Box, model: str, engine: str) -> Iterator[Up]:
     """``up("--once", knobs="...", binary="...")`` runs the installed command inside the box."""
 
     def run(*words: str, binary: str = "", knobs: str = "", user: str = "archon") -> subprocess.CompletedProcess[str]:
-        text = DECLARATION.format(binary=binary or llama_server.resolve(), knobs=knobs, user=user)
+        text = DECLARATION.format(binary=binary or engine, knobs=knobs, user=user)
         box.put("/srv/env/small.toml", text)
         command = Path(sys.executable).with_name("archonctl")
         return box.run(command, "up", "/srv/env/small.toml", "--json", *words, timeout=180)
@@ -96,10 +106,8 @@ def test_stop_takes_the_unit_away(box: Box, up: Up) -> None:
     assert box.show(UNIT, "LoadState", "ActiveState") == {"LoadState": "not-found", "ActiveState": "inactive"}
 
 
-def test_a_refusing_engine_is_started_once_and_named(box: Box, up: Up, llama_server: Path) -> None:
-    box.put(
-        "/srv/llama-server", f'#!/bin/sh\nexec {shlex.quote(str(llama_server.resolve()))} "$@" --no-such-flag\n', "755"
-    )
+def test_a_refusing_engine_is_started_once_and_named(box: Box, up: Up) -> None:
+    box.put("/srv/llama-server", f'#!/bin/sh\nexec {ENGINE} "$@" --no-such-flag\n', "755")
 
     def starts() -> int:
         return box("journalctl", "-u", UNIT, "-o", "cat").count(f"Started {UNIT}")
