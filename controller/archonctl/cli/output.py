@@ -105,7 +105,7 @@ class Output:
         text = json.dumps(value, indent=2, ensure_ascii=not self.unicode, allow_nan=False)
         # A file name need not be UTF-8, JSON must be: such a byte goes out as the escape of its surrogate.
         with written():
-            print(_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+            print(_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text), flush=True)
 
     def talk(self, text: str) -> None:
         """What a person wants to know on the way; silent with ``--quiet``."""

@@ -182,3 +182,34 @@ def test_it_serves_until_ctrl_c_and_can_be_probed_meanwhile(
             out, err = child.communicate(timeout=60)
     assert engines_of(free_port) == []
     assert "Traceback" not in out + err
+
+
+def test_json_is_out_while_the_engine_is_still_supervised(declare: Declare, tmp_path: Path) -> None:
+    command = [
+        Path(sys.executable).with_name("archonctl"),
+        "up",
+        declare(),
+        "--foreground",
+        "--leg",
+        "ledger",
+        "--json",
+    ]
+    environ = {**os.environ, "ARCHON_STATE_DIR": str(tmp_path / "state")}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environ
+    ) as process:
+        assert process.stdout is not None
+        text = ""
+        try:
+            while line := process.stdout.readline():
+                text += line
+                if line == "}\n":
+                    break
+            value = json.loads(text)
+            assert value["verdict"] == "holds"
+            assert value["engine"]["ended"] == "running"
+            assert process.poll() is None
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == ""
+        assert process.wait(timeout=60) in (0, 130)  # 130 where Ctrl-C comes before the supervision has begun

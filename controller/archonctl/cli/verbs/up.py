@@ -20,12 +20,18 @@ def run(args: Namespace, out: Output) -> int:
 
     loaded = endpoint_of(args, out)
     options = Options(once=args.once, force=args.force, keep=args.keep, run_as=args.run_as)
+
+    def stays(result: UpResult) -> bool:
+        return not args.once and (args.keep or result.verdict.word == "holds")
+
     with Talker(out) as talker:
 
         def on_verdict(result: UpResult) -> None:
             # Said while the engine still runs: a supervised one may run for months after this line.
             if not out.json:
                 talker.answer(up_text(result, loaded.endpoint.contract, out))
+            elif stays(result):
+                out.value(up_json(result))
 
         result = up(
             loaded,
@@ -35,7 +41,7 @@ def run(args: Namespace, out: Output) -> int:
             on_event=talker.event,
             on_verdict=on_verdict,
         )
-    if out.json:
+    if out.json and not stays(result):
         out.value(up_json(result))
     if result.ended == "died":
         talker.say(f"the engine ended by itself: {result.exit.words if result.exit else 'unknown how'}")
