@@ -94,7 +94,8 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         configure(verb)
-        _speech(verb)
+        if name != "completion":  # a script is no value to present
+            _speech(verb)
         verb.set_defaults(handler=_handler(name))
     return parser
 
@@ -220,7 +221,7 @@ def _explain(verb: argparse.ArgumentParser) -> None:
 
 
 def _completion(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
+    verb.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"), help="whose completion script")
 
 
 _VERBS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] = {

@@ -134,7 +134,7 @@ def _balance(plan: Plan, out: Output) -> list[str]:
         lines.append(f"  capacity  {int(tokens.best):>13,} tokens  ({sessions}; {plan.forecast.method})")
         left = int(tokens.best) - contract.tokens
         mib = [card.margin_mib for card in plan.cards if card.margin_mib is not None]
-        rest = f", {min(mib):+,.0f} MiB a card against the need with its margin" if mib else ""
+        rest = f", {min(mib):+,.0f} MiB of pool beyond the need with its margin" if mib else ""
         lines.append(f"  left over {out.paint(f'{left:>+13,}', 'green' if left >= 0 else 'red')} tokens{rest}")
         lines += [f"            {int(value.best):>13,} by {name}" for name, value in plan.forecast.methods.items()]
     need = plan.forecast.host_need

@@ -33,7 +33,7 @@ class _Frozen(BaseModel):
 class Contract(_Frozen):
     """The promise: ``seqs`` conversations of ``len`` tokens at once, prompt and answer together."""
 
-    seqs: Annotated[Count, Field(ge=1, le=65_536)]
+    seqs: Annotated[int, Field(ge=1, le=65_536)]
     len: Annotated[Count, Field(ge=16, le=100_000_000)]
     kv_dtype: Annotated[str, Field(pattern=r"^[a-z0-9_]+(/[a-z0-9_]+)?$")] = "f16"
     """One dtype, or ``K/V`` where the engine can tell them apart (``q8_0/q4_0``)."""

@@ -71,7 +71,7 @@ def ledger_of_running(
         return read_ledger(log, engine.kind, engine.version), log
     running = find_running(EndpointState(state_dir(environ), loaded.name))
     if running is None:
-        return None, f"none: archonctl up has not started {loaded.name}; give a log with --log FILE"
+        return None, f"none: nothing of {loaded.name} that archonctl up started is running; give a log with --log FILE"
     try:
         text = boot_log(running)
     except NoEvidence as err:

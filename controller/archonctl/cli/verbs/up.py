@@ -43,7 +43,11 @@ def run(args: Namespace, out: Output) -> int:
         )
     if out.json and not stays(result):
         out.value(up_json(result))
+    if result.ended == "running":
+        where = result.running.unit or f"pid {result.running.pid}"
+        talker.say(f"it keeps running ({where}); archonctl stop {result.endpoint} ends it")
     if result.ended == "died":
-        talker.say(f"the engine ended by itself: {result.exit.words if result.exit else 'unknown how'}")
-        return EXIT["broken"]
+        talker.say(f"the engine ended: {result.exit.words if result.exit else 'unknown how'}")
+        if result.exit is None or result.exit.code != 0:  # 0 is how it ends when it is stopped from elsewhere
+            return EXIT["broken"]
     return EXIT[result.verdict.word]

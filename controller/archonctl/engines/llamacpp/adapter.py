@@ -89,7 +89,10 @@ def _method(now: Assessment, model: ModelFacts | None) -> str:
     if now.shape is None:
         return "unknown: the context is taken from a model that was not read"
     verified = _architecture(model) in VERIFIED_ARCHITECTURES
-    return f"llama.cpp {BUILD} allocation law, {'exact' if verified else 'tokens exact'}"
+    how = "exact" if verified else "tokens exact"
+    declared = now.endpoint.engine.version.removeprefix("b")
+    other = f", taken for b{declared} too" if declared not in ("", BUILD[1:]) else ""
+    return f"llama.cpp {BUILD} allocation law, {how}{other}"
 
 
 def _ram(now: Assessment, host: Host, model: ModelFacts | None) -> CardShare:

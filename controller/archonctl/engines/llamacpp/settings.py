@@ -168,7 +168,7 @@ def _cache_types(endpoint: Endpoint, knobs: DeclaredKnobs) -> tuple[str, str]:
     sides = {"K": ("cache-type-k", k), "V": ("cache-type-v", v or k)}
     for side, (name, dtype) in sides.items():
         if dtype not in ROW_BLOCKS:
-            near = "q8_0" if dtype in ("fp8", "fp8_e4m3", "fp8_e5m2", "int8") else "f16"
+            near = "q8_0" if re.search("8", dtype) else "q4_0" if re.search("4", dtype) else "f16"
             raise DeclarationError(
                 "kv-dtype-unknown",
                 f"llama.cpp has no KV dtype {dtype!r}; it knows {', '.join(ROW_BLOCKS)}",
