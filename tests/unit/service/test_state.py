@@ -167,7 +167,7 @@ def test_where_state_is_kept(tmp_path: Path) -> None:
     assert state_dir({"ARCHON_STATE_DIR": "/s"}, 0) == Path("/s")
     assert state_dir({"ARCHON_STATE_DIR": "s"}, 1000) == Path.cwd() / "s"
     assert state_dir({}, 0, tmp_path / "archon") == tmp_path / "archon"
-    assert state_dir({"HOME": "/root"}, 0, tmp_path / "no" / "archon") == Path("/root/.local/state/archonctl")
+    assert state_dir({"HOME": "/home/a"}, 0, tmp_path / "no" / "archon") == Path("/home/a/.local/state/archonctl")
     assert state_dir({"XDG_STATE_HOME": "/x", "HOME": "/h"}, 1000) == Path("/x/archonctl")
     assert state_dir({"XDG_STATE_HOME": "relative", "HOME": "/h"}, 1000) == Path("/h/.local/state/archonctl")
 

@@ -12,6 +12,7 @@ from archonctl.engines.base import Lever
 from archonctl.engines.llamacpp.assess import Assessment, Change, assess, changed
 from archonctl.engines.llamacpp.kv import CONTEXT_STEP, MAX_SEQUENCES, QUANTISED
 from archonctl.engines.llamacpp.settings import contract_context, settings_of
+from archonctl.engines.search import largest
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB
 from archonctl.model.geometry import ModelFacts
@@ -140,24 +141,12 @@ def _promise_levers(now: Assessment, complete: Callable[[Change], Change], attem
     def shorter(steps: int) -> Change:
         return complete({"contract.len": steps * CONTEXT_STEP})
 
-    if seqs := _largest(min(contract.seqs - 1, MAX_SEQUENCES), lambda n: attempt(fewer(n)).holds):
+    if seqs := largest(min(contract.seqs - 1, MAX_SEQUENCES), lambda n: attempt(fewer(n)).holds):
         text = f"promise {seqs} sequence{'s' if seqs > 1 else ''} instead of {contract.seqs}"
         yield _lever(now, attempt(fewer(seqs)), fewer(seqs), text, _PROMISE)
-    if steps := _largest((contract.len - 1) // CONTEXT_STEP, lambda n: attempt(shorter(n)).holds):
+    if steps := largest((contract.len - 1) // CONTEXT_STEP, lambda n: attempt(shorter(n)).holds):
         text = f"promise {steps * CONTEXT_STEP:,} tokens each instead of {contract.len:,}"
         yield _lever(now, attempt(shorter(steps)), shorter(steps), text, _PROMISE)
-
-
-def _largest(top: int, holds: Callable[[int], bool]) -> int:
-    """The largest n from 1 to ``top`` for which ``holds``, taking it to be monotone; 0 if there is none."""
-    low, high = 0, max(top, 0)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _lever(now: Assessment, then: Assessment, change: Change, text: str, costs: str) -> Lever:

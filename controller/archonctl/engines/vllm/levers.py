@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from archonctl.engines.base import Lever
+from archonctl.engines.search import largest
 from archonctl.engines.vllm.assess import Assessment, Change, assess, changed
 from archonctl.engines.vllm.memory import OVERHEAD_GIB
 from archonctl.engines.vllm.settings import CPU_SPACE
@@ -126,24 +127,12 @@ def _promise(now: Assessment, attempt: Try) -> Iterator[Lever]:
         declared = {_key(now, "max-model-len"): steps * LEN_STEP} if now.settings.declares("max-model-len") else {}
         return {"contract.len": steps * LEN_STEP, **declared}
 
-    if seqs := _largest(contract.seqs - 1, lambda n: attempt(fewer(n)).holds):
+    if seqs := largest(contract.seqs - 1, lambda n: attempt(fewer(n)).holds):
         text = f"promise {seqs} sequence{'s' if seqs > 1 else ''} instead of {contract.seqs}"
         yield _lever(now, attempt(fewer(seqs)), fewer(seqs), text, _PROMISE)
-    if steps := _largest((contract.len - 1) // LEN_STEP, lambda n: attempt(shorter(n)).holds):
+    if steps := largest((contract.len - 1) // LEN_STEP, lambda n: attempt(shorter(n)).holds):
         text = f"promise {steps * LEN_STEP:,} tokens each instead of {contract.len:,}"
         yield _lever(now, attempt(shorter(steps)), shorter(steps), text, _PROMISE)
-
-
-def _largest(top: int, holds: Callable[[int], bool]) -> int:
-    """The largest n from 1 to ``top`` for which ``holds``, taking it to be monotone; 0 if there is none."""
-    low, high = 0, max(top, 0)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _lever(now: Assessment, then: Assessment, change: Change, text: str, costs: str) -> Lever:
