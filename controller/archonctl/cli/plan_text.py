@@ -28,7 +28,7 @@ def plan_text(plan: Plan, out: Output) -> str:
         _table(plan.forecast.demands, out),
         _balance(plan, out),
         [out.paint(_wrapped("!", line, out), "yellow") for line in plan.reasons],
-        [_lever(lever, first, out) for first, lever in _marked(plan.forecast.levers)],
+        [_lever(lever, number == 0, out) for number, lever in enumerate(plan.forecast.levers)],
         [out.paint(_wrapped("note", note, out), "dim") for note in plan.notes],
         [out.paint(_wrapped("not modelled", item, out), "dim") for item in plan.forecast.not_modelled],
         [_verdict(plan, out)],
@@ -145,10 +145,6 @@ def _balance(plan: Plan, out: Output) -> list[str]:
 
 def _range(tokens: Interval) -> str:
     return "" if tokens.is_exact else f", {int(tokens.low):,} to {int(tokens.high):,}"
-
-
-def _marked(levers: tuple[Lever, ...]) -> list[tuple[bool, Lever]]:
-    return [(number == 0, lever) for number, lever in enumerate(levers)]
 
 
 def _lever(lever: Lever, first: bool, out: Output) -> str:

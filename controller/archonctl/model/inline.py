@@ -105,10 +105,6 @@ def _table() -> tuple[tuple[re.Pattern[str], Mapping[str, object], str], ...]:
     )
 
 
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
 def known_model(name: str) -> tuple[Mapping[str, object], str] | None:
     """Facts and source of a public model; of two rows that match, the one that matches more of the name."""
     plain = re.sub(r"[_:/\s]+", "-", name.lower())
