@@ -13,11 +13,12 @@ PACKAGE = Path(__file__).parents[2] / "controller" / "archonctl"
 
 # Each room may import itself and what stands before it; rooms on one line do not see each other.
 ORDER = [
-    {"errors", "memory"},
+    {"errors", "findings", "memory"},
     {"deployment", "host", "model"},
     {"engines"},
     {"plan", "runbook"},
     {"release"},
+    {"gate"},
     {"ledger"},
     {"probe"},
     {"service"},

@@ -76,7 +76,7 @@ def _answer(argv: list[str]) -> int:
 
     out = Output.plain(json="--json" in argv)
     try:
-        args = build_parser().parse_args(argv)
+        args = build_parser(argv[0] if argv else "").parse_args(argv)
         out = Output.of(args)
         code: int = args.handler(args, out)
     except AnswerLostError:

@@ -1,0 +1,1 @@
+"""What each verb takes: one module a verb, loaded for its own help and its own run only."""

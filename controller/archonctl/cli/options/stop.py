@@ -1,0 +1,16 @@
+"""Options of ``archonctl stop``."""
+
+from __future__ import annotations
+
+import argparse
+
+from archonctl.cli.options.common import endpoint
+
+NOTES = """\
+example:
+  archonctl stop tiny"""
+
+
+def configure(verb: argparse.ArgumentParser) -> None:
+    """Add them."""
+    endpoint(verb)
