@@ -79,7 +79,7 @@ def test_an_unknown_verb_and_option_are_suggested(run_cli: Any) -> None:
 
 
 def test_a_fault_of_ours_is_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    def broken() -> None:
+    def broken(_only: str) -> None:
         raise RuntimeError("the impossible")
 
     monkeypatch.setattr("archonctl.cli.parser.build_parser", broken)
