@@ -19,7 +19,7 @@ from archonctl.release.unit import drop_in_text, load_timeout_s, settings, unit_
 from archonctl.release.values import MANIFEST, SCHEMA, Release, ReleaseFile, to_json
 
 INSTALLED = Path("/var/lib/archon")
-"""Where ``archon@.service`` looks: ``/var/lib/archon/NAME/current``."""
+"""Where the system's endpoints lie: ``archon@.service`` starts ``/var/lib/archon/NAME/releases/current``."""
 
 ENV_FILE = "engine.env"
 ARGV_FILE = "argv.json"
@@ -61,7 +61,7 @@ def render_release(
         hint = "rename the declaration: letters, digits, dot, dash and underscore, at most 100"
         raise DeclarationError("endpoint-name", message, where=str(loaded.path), hint=hint)
     _refuse_secrets(loaded, command)
-    place = home or INSTALLED / name / "current"
+    place = home or INSTALLED / name / "releases" / "current"
     lines = settings(
         user=endpoint.service.user,
         engine=endpoint.engine.kind,
@@ -73,7 +73,7 @@ def render_release(
     unit_name = f"archon-{name}.service"
     texts = {
         ENV_FILE: write_env(command.env),
-        START_FILE: f"#!/bin/sh\n# Rendered by archonctl from the declaration.\nexec {shell_words(command.argv)}\n",
+        START_FILE: _start_script(command),
         DROP_IN_FILE: drop_in_text(name, lines),
         unit_name: unit_text(name, command.argv, os.fspath(place / ENV_FILE), lines),
     }
@@ -85,6 +85,13 @@ def render_release(
         files[file] = ReleaseFile(text.encode("utf-8"), 0o755 if file == START_FILE else 0o644)
     files[MANIFEST] = ReleaseFile(to_json(_manifest(loaded, files, plan_digest)))
     return Release(name, os.fspath(place), unit_name, command.argv, dict(command.env), files, command.notes)
+
+
+def _start_script(command: CommandLine) -> str:
+    """Complete in itself, environment included: systemd would give that of a unit to its root commands as well."""
+    lines = [f"export {shell_words([f'{name}={value}'])}" for name, value in sorted(command.env.items())]
+    exec_line = f"exec {shell_words(command.argv)}"
+    return "\n".join(["#!/bin/sh", "# Rendered by archonctl from the declaration.", *lines, exec_line, ""])
 
 
 def _manifest(loaded: LoadedEndpoint, files: dict[str, ReleaseFile], plan_digest: str) -> dict[str, object]:
