@@ -40,19 +40,39 @@ def write_release(release: Release, out_dir: Path) -> Written:
     Only one writer at a time is meant to call this for one folder; several do no harm. Raises HostRefusal
     ``release-disk-full``, ``release-not-writable``, ``release-out-not-a-directory`` or ``release-unsafe-folder``.
     """
+    stored = store_release(release, out_dir)
+    switched = switch_current(out_dir, stored.path.name)
+    return Written(stored.path, stored.changed or switched)
+
+
+def store_release(release: Release, out_dir: Path) -> Written:
+    """Store a release below ``out_dir``, whole, and leave the current one as it is. Raises as ``write_release``."""
     name = release.digest[:DIGEST_CHARS]
     _open_folder(out_dir, others=stat.S_IWGRP | stat.S_IWOTH)
-    place, link = out_dir / name, out_dir / CURRENT
-    _check_link(link)
+    place = out_dir / name
+    _check_link(out_dir / CURRENT)
     with refusing(out_dir):
         sweep(out_dir)
-        stored = holds(place, release.files)
-        if stored and _target(link) == name:
+        if holds(place, release.files):
             return Written(place, False)
-        if not stored:
-            _store(release, out_dir, place)
-        _switch(link, name)
+        _store(release, out_dir, place)
     return Written(place, True)
+
+
+def switch_current(out_dir: Path, name: str) -> bool:
+    """Make a stored release the current one, in one step; False if it is that already. Raises as ``write_release``."""
+    link = out_dir / CURRENT
+    _check_link(link)
+    with refusing(out_dir):
+        if current_name(out_dir) == name:
+            return False
+        _switch(link, name)
+    return True
+
+
+def current_name(out_dir: Path) -> str:
+    """The folder name of the current release; empty where there is none."""
+    return _target(out_dir / CURRENT)
 
 
 def write_folder(release: Release, folder: Path) -> Written:

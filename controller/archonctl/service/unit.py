@@ -35,6 +35,12 @@ _PROPERTIES = (
     "ControlGroup",
     "FragmentPath",
     "NRestarts",
+    "LoadState",
+    "LoadError",
+    "DropInPaths",
+    "NeedDaemonReload",
+    "ActiveEnterTimestampMonotonic",
+    "StatusText",
 )
 _CLD_EXITED = 1  # siginfo si_code, sigaction(2)
 _SETUP = {
@@ -72,6 +78,15 @@ class UnitState:
     control_group: str
     fragment: str
     restarts: int
+    load: str = ""
+    """``loaded``, ``not-found``, ``bad-setting`` and so on; ``load_error`` has the reason in systemd's words."""
+    load_error: str = ""
+    drop_ins: tuple[str, ...] = ()
+    stale: bool = False
+    """True if a file of the unit has changed since systemd read it."""
+    active_us: int = 0
+    """When it became active, on the monotonic clock; 0 if it never did."""
+    status_text: str = ""
 
     @property
     def ended(self) -> bool:
@@ -103,9 +118,9 @@ def systemctl(*words: str, timeout_s: float = 60.0) -> str:
     return done.stdout
 
 
-def show(unit: str) -> UnitState:
-    """What systemd says of ``unit`` now. Raises HostRefusal ``systemctl-failed``."""
-    text = systemctl("show", unit, f"--property={','.join(_PROPERTIES)}")
+def show(unit: str, *, user: bool = False) -> UnitState:
+    """What systemd says of ``unit`` now; ``user``: the user's own manager. Raises HostRefusal ``systemctl-failed``."""
+    text = systemctl(*(["--user"] if user else []), "show", unit, f"--property={','.join(_PROPERTIES)}")
     got = dict(line.partition("=")[::2] for line in text.splitlines())
 
     def number(name: str) -> int:
@@ -124,6 +139,12 @@ def show(unit: str) -> UnitState:
         got.get("ControlGroup", ""),
         got.get("FragmentPath", ""),
         number("NRestarts"),
+        got.get("LoadState", ""),
+        got.get("LoadError", ""),
+        tuple(got.get("DropInPaths", "").split()),
+        got.get("NeedDaemonReload") == "yes",
+        number("ActiveEnterTimestampMonotonic"),
+        got.get("StatusText", ""),
     )
 
 
@@ -143,8 +164,9 @@ def exit_of(state: UnitState) -> ExitStatus:
 class UnitProcess:
     """One start of a unit; see ``follow.Watched``."""
 
-    def __init__(self, unit: str, state: UnitState, grace_s: float) -> None:
+    def __init__(self, unit: str, state: UnitState, grace_s: float, *, user: bool = False) -> None:
         self.unit = unit
+        self._user = user
         self.invocation = state.invocation
         self.pid = state.main_pid
         self.start: procfs.Identity | None = procfs.identity(state.main_pid) if state.main_pid else None
@@ -192,7 +214,7 @@ class UnitProcess:
         """See ``follow.Watched``; asks systemd at most ten times a second."""
         if self._status is not None or time.monotonic() - self._looked < 0.1:
             return self._status
-        state = show(self.unit)
+        state = show(self.unit, user=self._user)
         self._looked = time.monotonic()
         if not self.invocation:
             self.invocation = state.invocation
@@ -201,7 +223,7 @@ class UnitProcess:
         self._control_group = state.control_group or self._control_group
         if state.invocation != self.invocation:
             self._status = ExitStatus(None, None, "", "systemd has started it anew")
-        elif state.ended and state.invocation:
+        elif state.invocation and (state.ended or (self.pid and not state.main_pid)):
             self._status = exit_of(state)
         return self._status
 
