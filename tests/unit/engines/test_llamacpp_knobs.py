@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archonctl.engines.knob_values import as_bool, as_int, spelled
-from archonctl.engines.knobs import Knob, KnobTable, load_table, render
+from archonctl.engines.knobs import Knob, load_folder, render
+from archonctl.engines.knobs.row import first_long
 from archonctl.engines.llamacpp.command import table
 from archonctl.engines.llamacpp.harvest import parse_help
 from archonctl.engines.llamacpp.kv import ROW_BLOCKS
@@ -66,7 +67,7 @@ HELP = """\
 
 
 def test_a_help_text_becomes_rows() -> None:
-    rows = {knob.flag: knob for knob in parse_help(HELP)}
+    rows = {first_long(seen.names).lstrip("-"): seen for seen in parse_help(HELP)}
     assert {flag: knob.type for flag, knob in rows.items()} == {
         "help": "bool",
         "ctx-size": "int",
@@ -81,7 +82,7 @@ def test_a_help_text_becomes_rows() -> None:
         "poll-batch": "int",
         "tensor-split": "list",
     }
-    assert rows["ctx-size"].env_key == "LLAMA_ARG_CTX_SIZE"
+    assert rows["ctx-size"].env == "LLAMA_ARG_CTX_SIZE"
     assert rows["ctx-size"].default == "0, 0 = loaded from model"
     assert rows["kv-offload"].negatives == ("-nkvo", "--no-kv-offload")
     assert rows["flash-attn"].choices == ("on", "off", "auto")
@@ -104,26 +105,26 @@ def test_any_text_ends_in_rows_or_one_error(text: str) -> None:
 
 def test_the_table_names_its_source_and_nothing_twice() -> None:
     known = table()
-    assert (known.engine, known.build) == ("llamacpp", 11_434)
+    assert (known.table.engine, known.version) == ("llamacpp", "b11434")
     names = Counter(name for knob in known.knobs for name in {spelled(n) for n in (*knob.names, *knob.negatives)})
     assert [name for name, times in names.items() if times > 1] == []
     keys = Counter(knob.env_key for knob in known.knobs if knob.env_key)
     assert [key for key, times in keys.items() if times > 1] == []
     assert all(knob.source and knob.effect for knob in known.knobs)
-    assert all(row.source for row in (*known.retired, *known.managed, *known.deprecated))
+    assert all(row.source for row in (*known.table.retired, *known.table.managed, *known.table.deprecated))
 
 
 def test_the_rules_speak_of_flags_that_exist_or_are_retired() -> None:
     known = table()
     flags = {knob.flag for knob in known.knobs}
-    assert {flag for row in known.managed for flag in row.flags} <= flags
-    assert {row.flag for row in known.deprecated} <= flags
-    assert all(row.replaced_by and row.removed <= known.build for row in known.retired)
+    assert {flag for row in known.table.managed for flag in row.flags} <= flags
+    assert {row.flag for row in known.table.deprecated} <= flags
+    assert all(row.removed in known.table.versions or not row.removed for row in known.table.retired)
 
 
 def test_retired_replacements_exist() -> None:
     known = table()
-    for row in known.retired:
+    for row in known.table.retired:
         first = row.replaced_by.replace(",", " ").split()[0]
         assert known.find(first), row.replaced_by
 
@@ -153,10 +154,10 @@ def test_a_near_miss_is_suggested_and_nonsense_is_not() -> None:
     assert table().suggest("qqqqqqqq") == ""
 
 
-SWITCH = Knob("ui", ("--ui",), "switch", "x", "x", negatives=("--no-ui",))
-BARE = Knob("offline", ("--offline",), "bool", "x", "x")
-NUMBER = Knob("gpu-layers", ("-ngl", "--gpu-layers"), "int", "x", "x", words=("auto", "all"))
-TEXT = Knob("alias", ("--alias",), "str", "x", "x")
+SWITCH = Knob("ui", "switch", "x", "x", ("--ui",), negatives=("--no-ui",))
+BARE = Knob("offline", "bool", "x", "x", ("--offline",))
+NUMBER = Knob("gpu-layers", "int", "x", "x", ("-ngl", "--gpu-layers"), words=("auto", "all"))
+TEXT = Knob("alias", "str", "x", "x", ("--alias",))
 
 
 @pytest.mark.parametrize(
@@ -219,16 +220,15 @@ def test_readings_of_a_value_never_fail(value: bool | int | float | str) -> None
 
 def test_a_table_without_rules_loads(tmp_path: Path) -> None:
     row = 'flag = "a"\nnames = ["--a"]\ntype = "int"\neffect = "e"\nsource = "s"\n'
-    (tmp_path / "knobs.toml").write_text(f'engine = "x"\nbuild = 1\n[[knob]]\n{row}', encoding="utf-8")
-    loaded = load_table(tmp_path)
-    assert loaded == KnobTable("x", 1, (Knob("a", ("--a",), "int", "e", "s"),))
+    (tmp_path / "knobs.toml").write_text(f'engine = "vllm"\nversions = ["1"]\n[[knob]]\n{row}', encoding="utf-8")
+    assert load_folder(tmp_path).knobs == (Knob("a", "int", "e", "s", ("--a",)),)
 
 
 def test_a_row_with_an_unknown_key_is_a_fault(tmp_path: Path) -> None:
     row = 'flag = "a"\nnames = ["--a"]\ntype = "int"\neffect = "e"\nsource = "s"\ncolour = "red"\n'
-    (tmp_path / "knobs.toml").write_text(f'engine = "x"\nbuild = 1\n[[knob]]\n{row}', encoding="utf-8")
+    (tmp_path / "knobs.toml").write_text(f'engine = "vllm"\nversions = ["1"]\n[[knob]]\n{row}', encoding="utf-8")
     with pytest.raises(ValueError, match="colour"):
-        load_table(tmp_path)
+        load_folder(tmp_path)
 
 
 def test_a_forecast_loads_no_table() -> None:

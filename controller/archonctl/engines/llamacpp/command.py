@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from archonctl.deployment.schema import Endpoint, KnobValue
 from archonctl.engines.base import CommandLine
 from archonctl.engines.knob_values import as_int, spelled
-from archonctl.engines.knobs import KnobTable, load_table, render
+from archonctl.engines.knobs import Edition, edition, load_table, render
 from archonctl.engines.llamacpp.kv import QUANTISED
 from archonctl.engines.llamacpp.settings import Settings, settings_of
 from archonctl.errors import DeclarationError
@@ -40,9 +39,10 @@ RENDERED = frozenset(
 """Flags that are always written, from the settings; as knobs they only change the value."""
 
 
-def table() -> KnobTable:
-    """The flags of llama-server (read once, on first use)."""
-    return load_table(Path(__file__).parent)
+def table() -> Edition:
+    """The flags of the newest llama-server whose list was read (on first use)."""
+    known = load_table("llamacpp")
+    return edition(known, known.newest)
 
 
 def command_line(endpoint: Endpoint) -> CommandLine:
@@ -135,7 +135,7 @@ def check_knobs(endpoint: Endpoint) -> None:
 
 
 def _one(
-    known: KnobTable, endpoint: Endpoint, key: str, value: KnobValue, notes: list[str]
+    known: Edition, endpoint: Endpoint, key: str, value: KnobValue, notes: list[str]
 ) -> tuple[str, tuple[str, ...]]:
     where = f"engine.knobs.{key}"
     _refuse_retired(key, endpoint.engine.version, where)
@@ -144,7 +144,7 @@ def _one(
         near = known.suggest(key)
         raise DeclarationError(
             "knob-unknown",
-            f"llama-server b{known.build} has no flag --{spelled(key)} ({len(known.knobs)} are known)",
+            f"llama-server {known.version} has no flag --{spelled(key)} ({len(known.knobs)} are known)",
             where=where,
             hint=f"did you mean {near}?" if near else "llama-server --help lists them",
         )
@@ -160,14 +160,14 @@ def _one(
 
 def _refuse_retired(key: str, version: str, where: str) -> None:
     """A flag that went away is an error, also where the declared build still had it: the table is of a later one."""
-    retired = table().find_retired(key)
+    retired = table().table.retirement(key)
     if retired is None:
         return
-    asides = [f"b{retired.last_seen} still had it"] if retired.last_seen else []
+    asides = [f"{retired.last_seen} still had it"] if retired.last_seen else []
     asides += [f"declared: {version}"] if version else []
     raise DeclarationError(
         "knob-retired",
-        f"{key} is gone in llama.cpp b{retired.removed} ({', '.join(asides) or 'the build of the table'}): "
+        f"{key} is gone in llama.cpp {retired.removed} ({', '.join(asides) or 'the build of the table'}): "
         f"{retired.effect}",
         where=where,
         hint=f"use {retired.replaced_by}" if retired.replaced_by else "take it out",

@@ -1,5 +1,4 @@
-"""Read llama-server's ``--help`` into knob rows. Used by ``scripts/harvest-llamacpp-knobs`` and by the test that
-compares the table with a real binary.
+"""Read llama-server's ``--help`` as the flags that it lists.
 
 The layout is that of ``common_arg::to_string`` in common/arg.cpp of llama.cpp b11434: spellings and value hint
 from column 0, text from column 40, on the next line where the first part is too long.
@@ -11,7 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from archonctl.engines.knobs import Knob, KnobType, first_long
+from archonctl.engines.knobs.row import KnobType, first_long
+from archonctl.engines.knobs.snapshot import Seen
 
 _TEXT_COLUMN = 40
 _NAMES = re.compile(r"(-{1,2}[A-Za-z][\w.-]*)((?:,\s+-{1,2}[A-Za-z][\w.-]*)*)(?:\s+(.*))?$")
@@ -62,8 +62,8 @@ def _split_head(line: str) -> tuple[str, str]:
     return line.rstrip(), ""
 
 
-def parse_help(help_text: str) -> tuple[Knob, ...]:
-    """Every option as a knob, in the order of the help text.
+def parse_help(help_text: str) -> tuple[Seen, ...]:
+    """Every option, in the order of the help text.
 
     Raises ValueError naming the line that cannot be read, and where nothing at all was found.
     """
@@ -73,7 +73,7 @@ def parse_help(help_text: str) -> tuple[Knob, ...]:
     return knobs
 
 
-def _knob(entry: Entry) -> Knob:
+def _knob(entry: Entry) -> Seen:
     found = _NAMES.match(entry.head)
     if found is None:
         raise ValueError(f"no option in {entry.head!r}")
@@ -88,18 +88,16 @@ def _knob(entry: Entry) -> Knob:
     if choices and default.isidentifier() and default not in choices and not all(c.isdigit() for c in choices):
         choices += (default,)
     words = _WORDS_BESIDE_NUMBER.search(text)
-    return Knob(
-        flag=flag,
+    return Seen(
         names=positive,
         negatives=negative,
         type=_type(flag, hint, negative, default, choices),
-        env_key=env[1] if env else "",
+        env=env[1] if env else "",
         choices=choices,
         words=tuple(words.groups()) if words else (),
         default=default,
         hint=hint,
-        effect=_first_sentence(text),
-        source="help",
+        help=text,
     )
 
 
@@ -155,8 +153,3 @@ def _default(text: str) -> str:
         if depth == 0:
             return text[begin:index].strip().strip("'\"")
     return text[begin:].strip()
-
-
-def _first_sentence(text: str) -> str:
-    plain = re.sub(r"\s*\(default:.*", "", text).strip()
-    return plain if len(plain) <= 100 else plain[:97].rsplit(" ", 1)[0] + "..."

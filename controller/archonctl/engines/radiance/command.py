@@ -95,12 +95,12 @@ def engine_flags(endpoint: Endpoint, settings: Settings) -> tuple[tuple[str, ...
     }
     notes = []
     busy = table()["busy-prefill-chunk"]
-    if known(busy, settings.version) and busy.flag not in values and busy.default is not None:
+    if known(busy, settings.version) and busy.flag not in values:
         values[busy.flag] = busy.default
         notes.append(f"busy-prefill-chunk {busy.default} is stated although it is not declared: {busy.effect}")
     words: list[str] = []
     for knob in table().values():
-        if knob.flag in values and not knob.alias_of:
+        if knob.flag in values:
             words += arguments(knob, values[knob.flag])
     return tuple(words), tuple(notes)
 

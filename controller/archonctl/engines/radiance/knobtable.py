@@ -9,63 +9,17 @@ from __future__ import annotations
 import difflib
 import math
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any, Literal
 
 from archonctl.deployment.schema import KnobValue
 from archonctl.engines.base import Problem
 from archonctl.engines.knob_values import as_bool, as_int, spelled
+from archonctl.engines.knobs import Knob, Managed, load_table
+from archonctl.engines.knobs.bounds import expects, in_range
 from archonctl.errors import DeclarationError
 
 Version = tuple[int, int, int]
-KnobType = Literal["int", "float", "str", "path", "bool"]
-
-
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """One row of ``knobs.toml``; the columns are explained there."""
-
-    flag: str
-    type: KnobType
-    effect: str
-    source: str
-    env_key: str = ""
-    default: KnobValue | None = None
-    min: float | None = None
-    max: float | None = None
-    above: float | None = None
-    below: float | None = None
-    choices: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    since: str = ""
-    removed: str = ""
-    renamed_to: str = ""
-    alias_of: str = ""
-    managed: str = ""
-    omit_when: KnobValue | None = None
-    secret: bool = False
-
-    @property
-    def expects(self) -> str:
-        """What it takes, in words."""
-        if self.choices:
-            return "one of " + ", ".join(self.choices)
-        kind = {"int": "a whole number", "float": "a number", "bool": "true or false"}.get(self.type, "text")
-        low = (
-            f" from {self.min:,}"
-            if self.min is not None
-            else f" above {self.above:,}"
-            if self.above is not None
-            else ""
-        )
-        high = (
-            f" to {self.max:,}" if self.max is not None else f" below {self.below:,}" if self.below is not None else ""
-        )
-        return " or ".join([*self.words, kind + low + high])
 
 
 def parse_version(text: str, where: str = "") -> Version:
@@ -93,47 +47,59 @@ def parse_version(text: str, where: str = "") -> Version:
 
 @cache
 def table() -> Mapping[str, Knob]:
-    """All rows by flag, in the order in which they are rendered."""
-    data = tomllib.loads(Path(__file__).with_name("knobs.toml").read_text(encoding="utf-8"))
-    return {row["flag"]: _row(row) for row in data["knob"]}
-
-
-def _row(row: Mapping[str, Any]) -> Knob:
-    columns: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-    return Knob(**columns)
+    """The newest form of every flag, in the order in which they are rendered."""
+    return {knob.flag: knob for knob in load_table("radiance").knobs}
 
 
 def find(key: str) -> Knob | None:
-    """The row of a flag (dashes or underscores, an alias too) or of an env key; None if there is none."""
-    knob = table().get(spelled(key))
-    if knob is None:
-        return next((row for row in table().values() if row.env_key and row.env_key == key), None)
-    return table()[knob.alias_of] if knob.alias_of else knob
+    """The newest form of a flag (dashes or underscores, an alias too) or of an env key; None if there is none."""
+    return next(reversed([*load_table("radiance").forms(key)]), None)
 
 
 def known(knob: Knob, version: Version) -> bool:
     """True if this version of the engine takes the flag."""
-    since = parse_version(knob.since) if knob.since else (0, 0, 0)
-    return since <= version and not (knob.removed and version >= parse_version(knob.removed))
+    return _form(knob, version) is not None
+
+
+def _form(knob: Knob, version: Version) -> Knob | None:
+    """The form of a flag that a version takes."""
+    forms = (row for row in load_table("radiance").knobs if row.flag == knob.flag)
+    return next((row for row in forms if _since(row) <= version and not _gone(row, version)), None)
+
+
+def _since(knob: Knob) -> Version:
+    return parse_version(knob.since) if knob.since else (0, 0, 0)
+
+
+def _gone(knob: Knob, version: Version) -> bool:
+    return bool(knob.removed) and version >= parse_version(knob.removed)
+
+
+def managed(knob: Knob) -> Managed | None:
+    """Why a flag is not the declaration's to set as a knob, if so."""
+    return next((row for row in load_table("radiance").managed if knob.flag in row.flags), None)
 
 
 def check_knob(key: str, value: KnobValue, version: Version) -> Problem | None:
     """What is wrong with one declared knob: ``knob-unknown``, ``knob-retired``, ``knob-bad-value``, or nothing."""
-    knob, shown = find(key), ".".join(map(str, version))
-    if knob is None:
+    newest, shown = find(key), ".".join(map(str, version))
+    if newest is None:
         close = difflib.get_close_matches(spelled(key), table(), n=1)
         hint = f"did you mean {close[0]}?" if close else "radiance refuses to boot on a flag that it does not know"
         return Problem("knob-unknown", f"radiance {shown} has no knob {key[:60]!r}", hint)
-    if knob.removed and version >= parse_version(knob.removed):
-        by = "never implemented" if knob.removed == "1.0.0" else f"refused since {knob.removed}"
-        hint = f"use {knob.renamed_to}" if knob.renamed_to else "take it out"
-        return Problem("knob-retired", f"knob {knob.flag} is {by}, {shown} is declared: {knob.effect}", hint)
-    if not known(knob, version):
-        return Problem("knob-unknown", f"knob {knob.flag} came with {knob.since}, {shown} is declared", "take it out")
-    if knob.secret:
-        return Problem("knob-secret", f"knob {knob.flag}: {knob.effect}", "put a proxy that checks the key in front")
+    knob = _form(newest, version)
+    if knob is None and _gone(newest, version):
+        by = "never implemented" if newest.removed == "1.0.0" else f"refused since {newest.removed}"
+        hint = f"use {newest.renamed_to}" if newest.renamed_to else "take it out"
+        return Problem("knob-retired", f"knob {newest.flag} is {by}, {shown} is declared: {newest.effect}", hint)
+    if knob is None:
+        message = f"knob {newest.flag} came with {newest.since}, {shown} is declared"
+        return Problem("knob-unknown", message, "take it out")
+    rule = managed(knob)
+    if rule is not None and rule.code == "knob-secret":
+        return Problem("knob-secret", f"knob {knob.flag}: {rule.reason}", rule.instead)
     if not accepts(knob, value):
-        return Problem("knob-bad-value", f"knob {knob.flag} is {value!r:.60}, expected {knob.expects}")
+        return Problem("knob-bad-value", f"knob {knob.flag} is {value!r:.60}, expected {expects(knob)}")
     return None
 
 
@@ -148,7 +114,7 @@ def accepts(knob: Knob, value: KnobValue) -> bool:
     if knob.type in ("str", "path"):
         return not knob.choices and isinstance(value, str) and value != "" and not re.search(r"[\x00-\x1f]", value)
     number = number_of(knob, value)
-    return number is not None and _within(knob, number)
+    return number is not None and in_range(knob, number)
 
 
 def number_of(knob: Knob, value: KnobValue) -> float | None:
@@ -162,15 +128,6 @@ def number_of(knob: Knob, value: KnobValue) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _within(knob: Knob, number: float) -> bool:
-    return (
-        (knob.min is None or number >= knob.min)
-        and (knob.max is None or number <= knob.max)
-        and (knob.above is None or number > knob.above)
-        and (knob.below is None or number < knob.below)
-    )
 
 
 def arguments(knob: Knob, value: KnobValue) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from archonctl.engines.radiance.knobtable import (
     check_knob,
     find,
     known,
+    managed,
     number_of,
     parse_version,
     table,
@@ -102,8 +103,8 @@ def _valid(endpoint: Endpoint, version: Version) -> tuple[dict[str, KnobValue], 
         if problem is not None or knob is None:
             problems += [problem] if problem is not None else []
             continue
-        if knob.managed:
-            raise _wrong("knob-reserved", key, f"knob {knob.flag} is set by {knob.managed}", f"use {knob.managed}")
+        if (rule := managed(knob)) is not None:
+            raise _wrong("knob-reserved", key, f"knob {knob.flag}: {rule.reason}", rule.instead)
         if knob.flag in knobs:
             message = f"knob {knob.flag} is set twice, once as {key}: {knobs[knob.flag]!r} and {value!r}"
             raise _wrong("knob-twice", key, message, "keep one of them")
@@ -118,7 +119,7 @@ def _wrong(code: str, key: str, message: str, hint: str = "") -> DeclarationErro
 def effective(knobs: Mapping[str, KnobValue], flag: str) -> KnobValue | None:
     """The value in force: as declared, else the engine's default, else None; numbers in text are numbers."""
     knob = table().get(flag)
-    value = knobs.get(flag, knob.default if knob else None)
+    value = knobs.get(flag, (knob.default or None) if knob else None)
     if knob is None or value is None or knob.type not in ("int", "float") or not accepts(knob, value):
         return value
     number = number_of(knob, value)
