@@ -17,7 +17,7 @@ ORDER = [
     {"deployment", "host", "model"},
     {"engines"},
     {"plan", "runbook"},
-    {"release"},
+    {"release", "foreign"},
     {"gate"},
     {"ledger"},
     {"probe"},
