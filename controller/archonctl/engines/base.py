@@ -47,11 +47,23 @@ class Lever:
 
 
 @dataclass(frozen=True, slots=True)
+class Pinned:
+    """The terms of the pinned-memory floor: ranks x host pool + table + prefix cache + batched tokens (1:1 in MiB)."""
+
+    ranks: int
+    host_pool_mib: int
+    table_mib: int
+    prefix_mib: int
+    batched_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class HostNeed:
     """What the host must allow, derived from the declaration. None where the engine asks for nothing."""
 
     ttm_floor_mib: int | None = None
     ttm_floor_pages: int | None = None
+    pinned: Pinned | None = None
 
 
 @dataclass(frozen=True, slots=True)

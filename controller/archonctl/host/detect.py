@@ -18,6 +18,9 @@ from archonctl.memory.interval import MIB
 TTM_MODULES = ("amdttm", "ttm")
 """AMD's packaged driver brings its own copy of the module; where it is loaded, its limit is the one that binds."""
 
+COMPUTE_DEVICES = ("/dev/kfd", "/dev/nvidiactl", "/dev/nvidia-uvm")
+"""The nodes that the compute drivers of AMD and NVIDIA open first."""
+
 _AMD_VENDOR = "0x1002"
 _CARD = re.compile(r"card([0-9]+)")
 
@@ -45,6 +48,7 @@ def detect_host(root: Path = Path("/"), page_bytes: int | None = None) -> Host:
         cgroup_limit_mib=None if limit is None else limit // MIB,
         ttm_pages_limit=_ttm_pages_limit(read),
         cards=cards,
+        devices=tuple(device for device in COMPUTE_DEVICES if read.exists(device)),
         notes=tuple(read.notes),
     )
 

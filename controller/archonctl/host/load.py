@@ -44,8 +44,9 @@ def read_profile(path: Path) -> Host:
     """A host profile from its TOML file."""
     file = read_toml(path, WHAT)
     data: dict[str, Any] = {**file.data}
-    if isinstance(data.get("cards"), list):
-        data["cards"] = tuple(data["cards"])
+    for key in ("cards", "devices", "notes"):
+        if isinstance(data.get(key), list):
+            data[key] = tuple(data[key])
     problems = raw_problems(data, file.place)
     try:
         host = Host.model_validate(data, strict=True)

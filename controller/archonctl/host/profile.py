@@ -48,5 +48,9 @@ class Host(_Frozen):
     ttm_pages_limit: Annotated[int, Field(gt=0)] | None = None
     ttm_target_mib: Annotated[int, Field(gt=0)] | None = None
     cards: tuple[Card, ...] = ()
+    devices: tuple[Annotated[str, Field(pattern=r"^/dev(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")], ...] = ()
+    """Device nodes that must be there before an engine on cards may start (``/dev/kfd``, ``/dev/nvidia-uvm``)."""
+    cards_shared: bool = False
+    """A desktop or other engines use the cards as well: a process that holds one is no reason not to start."""
     notes: tuple[str, ...] = ()
     """What was there and could not be read, and what else a plan should say about this host."""

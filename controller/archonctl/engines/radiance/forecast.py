@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import astuple
+
 from archonctl.deployment.schema import Contract, Endpoint
-from archonctl.engines.base import Forecast, HostNeed, Problem
+from archonctl.engines.base import Forecast, HostNeed, Pinned, Problem
 from archonctl.engines.radiance import cards
 from archonctl.engines.radiance.capacity import funds
 from archonctl.engines.radiance.demands import card_demands, host_demands
@@ -62,14 +65,10 @@ def _window(settings: Settings, manifest: RadManifest | None) -> int | None:
 def _host_need(settings: Settings, host: Host, manifest: RadManifest | None) -> HostNeed:
     if manifest is None:
         return HostNeed()
-    floor = ttm_floor_mib(
-        settings.tp,
-        settings.host_pool_mib,
-        manifest.host.ngram_table_mib,
-        settings.prefix_mib,
-        settings.batched_tokens,
-    )
-    return HostNeed(floor, pages(floor, host.page_bytes))
+    table_mib = math.ceil(manifest.host.ngram_table_mib)
+    pinned = Pinned(settings.tp, settings.host_pool_mib, table_mib, settings.prefix_mib, settings.batched_tokens)
+    floor = ttm_floor_mib(*astuple(pinned))
+    return HostNeed(floor, pages(floor, host.page_bytes), pinned)
 
 
 def _problems(
