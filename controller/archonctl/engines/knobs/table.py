@@ -7,7 +7,7 @@ beside it is kept by hand and holds what no such list says. Loaded when somethin
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -69,6 +69,24 @@ class KnobTable:
         last = self.key(knob.last_seen) if knob.last_seen else max(seen, default=since)
         before = max((version for version in self.read if version < since), default=None)
         return Span(before if knob.since else None, since, max(last, since), removed)
+
+    @cached_property
+    def by_option(self) -> Mapping[str, tuple[Knob, ...]]:
+        """Every row by each of its spellings, as they are, oldest first."""
+        found: dict[str, list[Knob]] = {}
+        for knob in self.knobs:
+            for name in (*knob.names, *knob.negatives):
+                found.setdefault(name, []).append(knob)
+        return {name: tuple(rows) for name, rows in found.items()}
+
+    @cached_property
+    def by_variable(self) -> Mapping[str, tuple[Knob, ...]]:
+        """Every row by its variable, oldest first."""
+        found: dict[str, list[Knob]] = {}
+        for knob in self.knobs:
+            if knob.env_key:
+                found.setdefault(knob.env_key, []).append(knob)
+        return {name: tuple(rows) for name, rows in found.items()}
 
     def forms(self, name: str) -> Iterator[Knob]:
         """Every row, of any version, that a flag (any spelling) or a variable names."""
@@ -168,6 +186,22 @@ class Edition:
         rows = (row for row in self.table.deprecated if row.flag == knob.flag)
         return next((row for row in rows if not row.since or self.table.key(row.since) <= key), None)
 
+    def deprecation(self, knob: Knob) -> str:
+        """What is said about a knob that this version still takes, and warns about; empty where it does not."""
+        key = self.table.key(self.version)
+        if knob.deprecated and (not knob.deprecated_since or self.table.key(knob.deprecated_since) <= key):
+            return knob.deprecated
+        row = self.find_deprecated(knob)
+        return row.effect if row else ""
+
+    def nearest(self, name: str) -> str:
+        """The option of this version that a misspelt one probably means, with its dashes; empty if there is none."""
+        return _nearest(name, self.options)
+
+    def nearest_variable(self, name: str) -> str:
+        """The same for variables."""
+        return _nearest(name, self.variables)
+
     def suggest(self, key: str) -> str:
         """The closest known spelling, without dashes, or an empty string."""
         import difflib  # only where a mistake is explained
@@ -176,7 +210,14 @@ class Edition:
         return close[0] if close else ""
 
 
-@lru_cache(maxsize=64)
+def _nearest(name: str, known: Iterable[str]) -> str:
+    import difflib  # only where a mistake is explained
+
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return close[0] if close else ""
+
+
+@lru_cache(maxsize=256)
 def edition(table: KnobTable, version: str) -> Edition:
     """What one version takes; raises UsageError ``engine-version-invalid``."""
     return Edition(table, version)
