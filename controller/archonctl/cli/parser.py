@@ -42,9 +42,11 @@ VERBS: dict[str, str] = {
     "render": "write env file, argv and systemd unit of an endpoint into a folder",
     "up": "start an endpoint and verify it: plan, render, start, boot ledger, full-height requests, verdict",
     "probe": "verify a running endpoint by its boot ledger and by real full-height requests",
+    "verify": "the verdict on an installed unit's start: its boot log and full-height requests",
     "stop": "stop the engine that 'up' left running",
     "ledger": "read an engine's boot log: what it allocated, as evidence",
     "inspect": "what a model file needs, from its header alone",
+    "install": "place archonctl, its units and accounts on this machine or into an image",
     "explain": "what a code means, why it happens, what to do",
     "completion": "print a completion script for a shell",
 }

@@ -21,6 +21,9 @@ LOAD_BASE_S = 300
 RESTART_S = 15
 """Longer than the glitches that pass by themselves: a port in TIME_WAIT, memory that the last engine still holds."""
 
+RESTART_MAX_S = 300
+"""The longest delay between two tries, where systemd lets it grow (from 254: ``units/archon-restart-steps.conf``)."""
+
 RESTART_TRIES = 5
 STOP_S = 90
 
@@ -55,21 +58,39 @@ def load_timeout_s(model_bytes: int | None, declared_s: int | None) -> int:
     return math.ceil((LOAD_BASE_S + gib / LOAD_GIB_PER_S) / 10) * 10
 
 
-def prevented_statuses(engine: str) -> tuple[int, ...]:
-    """Exit statuses of an engine after which another start would end the same way (``restart.toml``)."""
+def prevented_statuses(engine: str) -> tuple[str, ...]:
+    """Exit statuses of an engine after which another start would end the same way (``restart.toml``).
+
+    And 0 and SIGTERM: so ends an engine that was stopped because its contract does not hold, which a restart would
+    not mend. An engine that ends so by itself is not started anew by ``Restart=on-failure`` anyway.
+    """
     rows = tomllib.loads(Path(__file__).with_name("restart.toml").read_text(encoding="utf-8"))["status"]
-    return tuple(sorted({int(row["code"]) for row in rows if row["engine"] in ("*", engine)}))
+    codes = {int(row["code"]) for row in rows if row["engine"] in ("*", engine)}
+    return (*map(str, sorted({0} | codes)), "SIGTERM")
+
+
+def is_final_refusal(code: str) -> bool:
+    """True if an engine that printed this refusal would print it at the next start too (``restart.toml``)."""
+    rows = tomllib.loads(Path(__file__).with_name("restart.toml").read_text(encoding="utf-8"))["refusal"]
+    return any(row["code"] == code for row in rows)
 
 
 def settings(
-    *, user: str, engine: str, argv: Sequence[str], pinned: bool, timeout_s: int, where: str = "service.user"
+    *,
+    user: str,
+    engine: str,
+    argv: Sequence[str],
+    pinned: bool,
+    timeout_s: int,
+    where: str = "service.user",
+    stop_s: int = STOP_S,
 ) -> tuple[list[str], list[str]]:
     """The lines of ``[Unit]`` and of ``[Service]`` that both the rendered unit and the drop-in have.
 
     Raises DeclarationError ``declaration-bad-value`` for a user that systemd would not take.
     """
     # each try may take the whole start time: a window that is too short would never see the limit reached
-    window_s = RESTART_TRIES * (timeout_s + RESTART_S + STOP_S)
+    window_s = RESTART_TRIES * (timeout_s + RESTART_MAX_S + stop_s)
     unit = [f"StartLimitIntervalSec={window_s}", f"StartLimitBurst={RESTART_TRIES}"]
     service = []
     if user:
@@ -80,9 +101,11 @@ def settings(
     service += [
         "Restart=on-failure",
         f"RestartSec={RESTART_S}",
-        f"RestartPreventExitStatus={' '.join(map(str, prevented_statuses(engine)))}",
+        f"RestartPreventExitStatus={' '.join(prevented_statuses(engine))}",
         f"TimeoutStartSec={timeout_s}",
-        f"TimeoutStopSec={STOP_S}",
+        # a start that ran out of time ends by SIGKILL, which may be tried again; one that was judged ends by SIGTERM
+        "TimeoutStartFailureMode=kill",
+        f"TimeoutStopSec={stop_s}",
         "KillMode=control-group",
         # the boot log is evidence: the journal must not drop lines of it
         "LogRateLimitIntervalSec=0",

@@ -12,17 +12,17 @@ from archonctl.service.logtail import READ_BYTES, LineSplitter
 from archonctl.service.process import LOG_HEAD_BYTES
 
 
-def _command(unit: str, invocation: str) -> list[str]:
-    """What the unit's own processes wrote; systemd's words about the unit are not the engine's."""
-    return [
-        "journalctl",
-        "--quiet",
-        "--output=cat",
-        "--all",
-        "--no-pager",
-        f"_SYSTEMD_UNIT={unit}",
-        f"_SYSTEMD_INVOCATION_ID={invocation}",
-    ]
+START_COMMAND = "archon-start"
+"""The program that execs the engine in an installed unit: journald names what both of them write by it."""
+
+
+def _command(unit: str, invocation: str, *, user: bool = False) -> list[str]:
+    """What the unit's engine wrote; systemd's words about the unit are not the engine's, nor are those of the checks
+    before and after it in a unit of the template ``archon@``. ``user``: a unit of the user's own manager."""
+    match = [f"_SYSTEMD_{'USER_' if user else ''}UNIT={unit}", f"_SYSTEMD_INVOCATION_ID={invocation}"]
+    if unit.startswith("archon@"):
+        match.append(f"SYSLOG_IDENTIFIER={START_COMMAND}")
+    return ["journalctl", "--quiet", "--output=cat", "--all", "--no-pager", *match]
 
 
 class JournalTail:
@@ -32,7 +32,9 @@ class JournalTail:
     itself when its reader is gone.
     """
 
-    def __init__(self, unit: str, invocation: str, keep: Path, keep_bytes: int = LOG_HEAD_BYTES) -> None:
+    def __init__(
+        self, unit: str, invocation: str, keep: Path, keep_bytes: int = LOG_HEAD_BYTES, *, user: bool = False
+    ) -> None:
         """Raises HostRefusal ``journal-unreadable`` or ``log-unwritable``."""
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -41,7 +43,7 @@ class JournalTail:
             raise HostRefusal("log-unwritable", err.strerror or str(err), where=str(keep)) from None
         try:
             self._journal = subprocess.Popen(
-                [*_command(unit, invocation), "--follow", "--no-tail"],
+                [*_command(unit, invocation, user=user), "--follow", "--no-tail"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -55,7 +57,7 @@ class JournalTail:
         os.set_blocking(self._fd, False)
         self._room = keep_bytes
         self._split = LineSplitter()
-        self._unit, self._invocation = unit, invocation
+        self._unit, self._invocation, self._user = unit, invocation, user
         self._expected = 0
         self.seen_bytes = 0
         self.skipped_bytes = 0
@@ -86,7 +88,7 @@ class JournalTail:
             subprocess.run(
                 ["journalctl", "--sync"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
             )
-        self._expected = len(journal_text(self._unit, self._invocation))
+        self._expected = len(journal_text(self._unit, self._invocation, user=self._user))
 
     @property
     def behind(self) -> bool:
@@ -106,11 +108,14 @@ class JournalTail:
         self._journal.wait()
 
 
-def journal_text(unit: str, invocation: str, limit_bytes: int = LOG_HEAD_BYTES) -> bytes:
+def journal_text(unit: str, invocation: str, limit_bytes: int = LOG_HEAD_BYTES, *, user: bool = False) -> bytes:
     """The beginning of what one start of a unit wrote. Raises HostRefusal ``journal-unreadable``."""
     try:
         with subprocess.Popen(
-            _command(unit, invocation), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            _command(unit, invocation, user=user),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as journal:
             assert journal.stdout is not None
             assert journal.stderr is not None

@@ -42,7 +42,20 @@ from support.engines import wait_for
 REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / "docs" / "schemas"
 SCHEMAS: dict[str, Any] = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))}
-VERBS = {"plan", "render", "up", "probe", "ledger", "ledger-check", "inspect", "explain", "stop", "error"}
+VERBS = {
+    "verify",
+    "install",
+    "plan",
+    "render",
+    "up",
+    "probe",
+    "ledger",
+    "ledger-check",
+    "inspect",
+    "explain",
+    "stop",
+    "error",
+}
 _FILES = Registry().with_resources((f"{name}.json", Resource.from_contents(s)) for name, s in SCHEMAS.items())
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "gpt-oss", "qwen3next")
 
@@ -171,6 +184,8 @@ ENUMS = [
     ("probe-1", ("properties", "verdict"), VerdictWord),
     ("probe-1", ("properties", "facts", "properties", "depth"), Depth),
     ("probe-1", ("$defs", "leg", "properties", "status"), LegStatus),
+    ("verify-1", ("properties", "verdict"), VerdictWord),
+    ("verify-1", ("properties", "depth"), Depth),
     ("up-1", ("properties", "verdict"), VerdictWord),
     ("up-1", ("properties", "engine", "properties", "mode"), Mode),
     ("up-1", ("properties", "engine", "properties", "ended"), Ended),
@@ -629,6 +644,18 @@ WRONG: dict[str, list[Change]] = {
         (("parts",), 0),
     ],
     "explain-1": [(("page",), ""), (("code",), "Not A Code"), (("codes",), {"a-b": "both shapes at once"})],
+    "verify-1": [
+        (("verdict",), "ok"),
+        (("verdict",), "broken"),  # without a reason
+        (("probe",), None),  # and yet "holds"
+        (("code",), "Not A Code"),
+        (("unit",), "tiny.service"),
+        (("release",), "0123"),
+        (("pid",), -1),
+        (("boot_seconds",), -0.1),
+        (("ledger", "ready"), "yes"),
+    ],
+    "install-1": [(("root",), ""), (("written",), -1), (("version",), None), (("package",), 1)],
     "stop-1": [
         (("stopped",), "pid 4242"),
         (("stopped",), False),
@@ -644,6 +671,14 @@ WRONG: dict[str, list[Change]] = {
         (("also",), [{"code": "a-b"}]),
     ],
 }
+
+
+def _verified(up: Value) -> Value:
+    """The verdict on a start of a unit, as ``verify`` writes it down."""
+    found = {"code": None, "reasons": [], "boot_seconds": 1.5, "ledger": up["ledger"], "probe": up["probe"]}
+    where = {"unit": "archon@small.service", "release": "0" * 64, "invocation": "ab" * 16, "pid": 4242}
+    when = {"boot_id": procfs.boot_id(), "at": 1.5, "seconds": 2.5, "depth": "full"}
+    return {"schema": "archonctl.verify/1", "endpoint": "small", "verdict": "holds", **found, **where, **when}
 
 
 @pytest.fixture(scope="module")
@@ -662,6 +697,8 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "ledger-check-1": ask("ledger", "check", cases, schema="ledger-check"),
         "inspect-1": ask("inspect", tiny_gguf("qwen3next")),
         "explain-1": ask("explain", "contract-short"),
+        "verify-1": _verified(up),
+        "install-1": ask("install", "--root", folder / "image"),
         "stop-1": {"schema": "archonctl.stop/1", "endpoint": "small", "stopped": None},
         "error-1": ask("explain", "no-such-code", code=2, schema="error"),
     }

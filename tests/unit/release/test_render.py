@@ -95,7 +95,7 @@ def test_a_restart_is_delayed_bounded_and_not_tried_after_a_usage_error(rendered
     window, tries = int(values["StartLimitIntervalSec"]), int(values["StartLimitBurst"])
     # even a start that fails at the very end of its time is counted within the window
     assert window >= tries * (int(values["TimeoutStartSec"]) + int(values["RestartSec"]))
-    assert prevented_statuses("radiance") == tuple(sorted({*prevented_statuses("llamacpp"), 70}))
+    assert prevented_statuses("radiance") == ("0", "2", "64", "70", *prevented_statuses("llamacpp")[3:])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tomllib
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from archonctl import engines, ledger
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.engines.base import CommandLine
 from archonctl.release import unit
@@ -35,12 +37,19 @@ def verify(*paths: Path) -> str:
     return done.stderr
 
 
-def test_the_template_verifies() -> None:
-    assert verify(TEMPLATE) == ""
+def standing(folder: Path) -> Path:
+    """The template with /bin/true in place of what is not installed here."""
+    path = folder / TEMPLATE.name
+    path.write_text(re.sub(r"(?m)^(Exec\w+=[-+]*)\S+", r"\1/bin/true", TEMPLATE.read_text()))
+    return path
+
+
+def test_the_template_verifies(tmp_path: Path) -> None:
+    assert verify(standing(tmp_path)) == ""
 
 
 def test_the_template_with_a_rendered_drop_in_verifies(tmp_path: Path, rendered: Render) -> None:
-    shutil.copy(TEMPLATE, tmp_path)
+    standing(tmp_path)
     folder = tmp_path / "archon@tiny.service.d"
     folder.mkdir()
     (folder / "10-release.conf").write_bytes(rendered(service__user="root").files["drop-in.conf"].content)
@@ -78,9 +87,16 @@ def test_template_and_rendered_unit_agree_where_both_speak(rendered: Render) -> 
     def values(text: str) -> dict[str, str]:
         return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
 
-    template, own = values(TEMPLATE.read_text()), values(rendered().unit_text)
-    differ = {key for key in template.keys() & own.keys() if template[key] != own[key]}
-    assert differ <= {"Description", "ExecStart", "EnvironmentFile", "TimeoutStartSec", "StartLimitIntervalSec"}
+    template, unit_of = values(TEMPLATE.read_text()), values(rendered().unit_text)
+    differ = {key for key in template.keys() & unit_of.keys() if template[key] != unit_of[key]}
+    assert differ <= {
+        "Description",
+        "After",
+        "ExecStart",
+        "EnvironmentFile",
+        "TimeoutStartSec",
+        "StartLimitIntervalSec",
+    }
 
 
 def test_every_exit_status_has_a_reason_and_a_source() -> None:
@@ -92,3 +108,16 @@ def test_every_exit_status_has_a_reason_and_a_source() -> None:
         assert row["why"]
         assert row["source"]
     assert len({(row["engine"], row["code"]) for row in rows}) == len(rows)
+
+
+def test_every_final_refusal_is_a_code_of_a_grammar_with_a_reason_and_a_source() -> None:
+    rows = tomllib.loads(Path(unit.__file__).with_name("restart.toml").read_text())["refusal"]
+    files = [*Path(engines.__file__).parent.glob("*/ledger.toml"), Path(ledger.__file__).with_name("common.toml")]
+    grammars = "".join(file.read_text() for file in files)
+    for row in rows:
+        assert row.keys() == {"code", "why", "source"}
+        assert f'code = "{row["code"]}"' in grammars
+        assert row["why"]
+        assert row["source"]
+        assert unit.is_final_refusal(row["code"])
+    assert not unit.is_final_refusal("out-of-memory")
