@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 Phase = Literal["plan", "render", "preflight", "start", "load", "ready", "ledger", "probe", "verdict", "serve", "stop"]
 
@@ -22,6 +22,14 @@ class Event:
     elapsed_s: float
     fraction: float | None = None
     progress: bool = False
+
+
+class Say(Protocol):
+    """Tells one step or one bit of progress."""
+
+    def __call__(self, phase: Phase, text: str, fraction: float | None = None, *, progress: bool = False) -> None:
+        """Tell it."""
+        ...
 
 
 OnEvent = Callable[[Event], None]

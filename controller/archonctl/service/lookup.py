@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +13,56 @@ from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import HostRefusal, NoEvidence
 from archonctl.ledger.values import BootLedger
 from archonctl.service import procfs
-from archonctl.service.state import EndpointState, Running, state_dir, stop_process
+from archonctl.service.state import EndpointState, Running, argv_digest, state_dir, stop_process
 
 
 def find_running(state: EndpointState) -> Running | None:
-    """What runs of an endpoint now, by the kernel's word, or systemd's for a unit; None if nothing does.
+    """What runs of an endpoint now: what ``up`` started, else its installed unit; None if nothing does.
+
+    Raises HostRefusal ``state-unreadable``, ``systemctl-failed``.
+    """
+    return find_recorded(state) or find_installed(state.endpoint)
+
+
+def find_installed(name: str) -> Running | None:
+    """The engine of ``archon@NAME.service``; None if that is down. Raises HostRefusal ``systemctl-failed``.
+
+    ``host``, ``port`` and the release are empty where its release cannot be read.
+    """
+    from archonctl.service.installed import Installed, argv_of
+    from archonctl.service.preflight import split_listen
+    from archonctl.service.unit import UNIT_DIR, show
+
+    if not UNIT_DIR.is_dir() or (now := show(f"archon@{name}.service")).ended:
+        return None
+    who = (procfs.identity(now.main_pid) if now.main_pid else None) or procfs.Identity(0, 0, "")
+    installed = Installed(name)
+    host, port, digest, folder, declaration = "", 0, "", "", ""
+    with contextlib.suppress(HostRefusal):
+        release = installed.stored(installed.current())
+        host, port = split_listen(release.loaded.endpoint.service.listen)
+        digest, folder, declaration = argv_digest(argv_of(release)), str(release.folder), str(release.loaded.path)
+    age_s = max(0.0, time.monotonic() - now.active_us / 1e6) if now.active_us else 0.0
+    return Running(
+        endpoint=name,
+        mode="unit",
+        pid=who.pid,
+        start_ticks=who.start_ticks,
+        boot_id=who.boot_id,
+        argv_sha256=digest,
+        host=host,
+        port=port,
+        log="",
+        release=folder,
+        declaration=declaration,
+        started_at=time.time() - age_s,
+        unit=installed.unit,
+        invocation=now.invocation,
+    )
+
+
+def find_recorded(state: EndpointState) -> Running | None:
+    """What ``up`` started and still runs, by the kernel's word, or systemd's for a unit.
 
     A unit that systemd has started anew since is the same endpoint with another process, whose boot log is in
     the journal only: ``log`` is empty then. Raises HostRefusal ``state-unreadable``, ``systemctl-failed``.
@@ -87,11 +135,11 @@ def stop(state: EndpointState, grace_s: float = 10.0) -> Running | None:
     A child is stopped under its supervisor, which then says that it died. Raises HostRefusal ``up-in-progress`` while
     a unit or a detached engine is being verified, ``not-permitted``, ``engine-unkillable``, ``systemctl-failed``.
     """
-    found = find_running(state)
+    found = find_recorded(state)
     if found is None:
         if state.recorded() is not None:
             state.clear()
-        return None
+        return stop_installed(state)
     if found.mode == "child":
         stop_process(found, grace_s)
         return found
@@ -101,6 +149,26 @@ def stop(state: EndpointState, grace_s: float = 10.0) -> Running | None:
         else:
             stop_process(found, grace_s)
         state.clear()
+    return found
+
+
+def stop_installed(state: EndpointState) -> Running | None:
+    """Stop ``archon@NAME.service``; None if that is down. Root waits for no apply; a polkit rule is enough for others.
+
+    Raises HostRefusal ``up-in-progress``, ``not-permitted``, ``systemctl-failed``, ``pystemd-missing``.
+    """
+    from archonctl.service.dbus import open_bus
+
+    found = find_installed(state.endpoint)
+    if found is None:
+        return None
+    with state.lock() if os.access(state.folder, os.W_OK) else contextlib.nullcontext(), open_bus() as bus:
+        job = bus.begin("stop", found.unit)
+        while (result := job.wait(1.0)) is None:
+            pass
+    if result != "done":
+        why = f"the stop job of {found.unit} is {result!r}"
+        raise HostRefusal("systemctl-failed", why, hint=f"systemctl status {found.unit}")
     return found
 
 

@@ -1,0 +1,181 @@
+"""What became of every release of an endpoint: ``history.jsonl``, one event a line, never rewritten.
+
+Each line is on disk before the event counts, and carries a digest of itself: what a full disk or a power cut left
+half written is recognised, passed over, and never glued to the next line. Keys that this version does not know are
+kept out of its way, and events that it does not know are shown as they are, so that an older version reads on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from archonctl.errors import HostRefusal
+from archonctl.probe.values import VerdictWord
+
+SCHEMA = "archonctl.record/1"
+LIMIT_BYTES = 8 << 20
+"""Read at most: some ten thousand events. The oldest are passed over."""
+
+APPLIED, ROLLED_BACK, FAILED, REFUSED, VERIFIED, STOPPED = (
+    "applied",
+    "rolled-back",
+    "failed",
+    "refused",
+    "verified",
+    "stopped",
+)
+"""A release was started and holds; an earlier one was, after another failed or because a person asked; one was started
+and does not hold; one was refused before anything was touched; one that runs was asked again; it was stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One event. ``at`` is Unix time in seconds; ``release`` and ``before`` are digests, empty where there is none.
+
+    ``verdict`` is empty where nothing was asked. ``facts`` is what the verdict was taken under (boot, kernel, TTM
+    limit, model file, unit files), for the drift check.
+    """
+
+    event: str
+    release: str
+    at: float
+    verdict: str = ""
+    before: str = ""
+    reasons: tuple[str, ...] = ()
+    transaction: str = ""
+    invocation: str = ""
+    user: str = ""
+    archonctl: str = ""
+    facts: Mapping[str, str | int] = field(default_factory=dict)
+
+    @property
+    def held(self) -> bool:
+        """True if this event says that the release holds."""
+        word: VerdictWord = "holds"
+        return self.verdict == word
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The events, oldest first, and how many lines could not be read."""
+
+    records: tuple[Record, ...] = ()
+    unreadable: int = 0
+
+    def last(self, release: str = "") -> Record | None:
+        """The latest event with a verdict, of one release or of any."""
+        return next((r for r in reversed(self.records) if r.verdict and release in ("", r.release)), None)
+
+    def held(self, other_than: str = "") -> list[str]:
+        """Releases whose latest verdict is "holds", the one that held last first."""
+        latest: dict[str, Record] = {}
+        for record in reversed(self.records):
+            if record.verdict and record.release:
+                latest.setdefault(record.release, record)
+        return [name for name, record in latest.items() if record.held and name != other_than]
+
+
+def read_history(path: Path) -> History:
+    """Everything that can be read. Raises HostRefusal ``state-unreadable`` if the file itself cannot be."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return History()
+    except OSError as err:
+        raise _unreadable(path, err) from None
+    with os.fdopen(handle, "rb") as file:
+        try:
+            size = os.fstat(handle).st_size
+            file.seek(max(0, size - LIMIT_BYTES))
+            raw = file.read(LIMIT_BYTES)
+        except OSError as err:
+            raise _unreadable(path, err) from None
+    lines = raw.split(b"\n")
+    if size > LIMIT_BYTES:
+        lines = lines[1:]  # begins in the middle of a line
+    found = [_parse(line) for line in lines if line.strip()]
+    return History(tuple(r for r in found if r is not None), sum(r is None for r in found))
+
+
+def record(path: Path, event: Record) -> None:
+    """Add one event; when this returns it is on disk. Raises HostRefusal ``state-unwritable``."""
+    try:
+        with _appending(path) as (handle, broken):
+            data = (b"\n" if broken else b"") + _line(event)
+            before = os.fstat(handle).st_size
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(handle, view) :]
+                os.fsync(handle)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(handle, before)  # a half line would do no harm, and would never be needed
+                raise
+    except OSError as err:
+        hint = f"df -h {path.parent}; what runs is not touched"
+        raise HostRefusal("state-unwritable", err.strerror or str(err), where=str(path), hint=hint) from None
+
+
+@contextlib.contextmanager
+def _appending(path: Path) -> Iterator[tuple[int, bool]]:
+    """The file locked for one writer, and whether its last line is only half there."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    is_new = not path.exists()
+    handle = os.open(path, flags, 0o644)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(None, "not a regular file")
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        size = os.fstat(handle).st_size
+        yield handle, size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+        if is_new:
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    finally:
+        os.close(handle)
+
+
+def _line(event: Record) -> bytes:
+    value: dict[str, Any] = {"schema": SCHEMA, **asdict(event)}
+    return json.dumps(value | {"sum": _sum(value)}, sort_keys=True).encode("ascii") + b"\n"
+
+
+def _sum(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode("ascii")).hexdigest()[:16]
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        value = json.loads(line)
+        if not isinstance(value, dict) or value.pop("sum", None) != _sum(value):
+            return None
+        if value.get("schema") != SCHEMA:
+            return None
+        known = {f.name: value[f.name] for f in fields(Record) if f.name in value}
+        found = Record(**known | {"reasons": _texts(known.get("reasons", ()))})
+        texts = (found.event, found.release, found.verdict, found.before, found.transaction, found.invocation)
+        sound = all(isinstance(text, str) for text in texts) and isinstance(found.facts, dict)
+        return found if sound and isinstance(found.at, int | float) else None
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _texts(values: Sequence[object]) -> tuple[str, ...]:
+    return tuple(map(str, values))
+
+
+def _unreadable(path: Path, err: OSError) -> HostRefusal:
+    return HostRefusal("state-unreadable", err.strerror or str(err), where=str(path))

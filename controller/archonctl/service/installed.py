@@ -1,0 +1,158 @@
+"""An endpoint as it is installed on the machine: its releases, its drop-in, its unit; and one release as it lies there.
+
+    /var/lib/archon/NAME/releases/DIGEST/     rendered releases (root's; see ``archonctl.release.store``)
+    /var/lib/archon/NAME/releases/current     the one that archon@NAME.service starts
+    /var/lib/archon/NAME/history.jsonl        what became of each
+    /var/lib/archon/NAME/apply.json           only while a change is half done
+    /etc/systemd/system/archon@NAME.service.d/10-release.conf
+
+Everything here may be read without privileges.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from pathlib import Path
+
+from archonctl.errors import HostRefusal, UsageError
+from archonctl.release.env_file import parse_env
+from archonctl.release.load import StoredRelease, load_release
+from archonctl.release.render import ARGV_FILE, DROP_IN_FILE, ENV_FILE, INSTALLED
+from archonctl.release.store import CURRENT, DIGEST_CHARS, current_name
+from archonctl.service.history import History, read_history
+from archonctl.service.state import EndpointState, atomic_write
+from archonctl.service.transaction import Transaction, load
+
+DROP_IN = "10-release.conf"
+_UNITS = Path("/etc/systemd/system")
+_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_CHARS}}}")
+_FILE_LIMIT_BYTES = 4 << 20
+
+
+class Installed:
+    """The places of one endpoint below ``root`` (``/``, or a folder in tests)."""
+
+    def __init__(self, name: str, root: Path = Path("/")) -> None:
+        """Raises UsageError ``endpoint-name`` for a name that is no plain file name."""
+        self.name = name
+        self.root = root
+        self.state = EndpointState(below(root, INSTALLED), name)
+        self.unit = f"archon@{name}.service"
+        self.folder = self.state.folder
+        self.releases = self.state.releases
+        self.home = INSTALLED / name / "releases" / CURRENT
+        self.history_file = self.folder / "history.jsonl"
+        self.proc = root / "proc"
+        self.drop_in_file = below(root, _UNITS) / f"{self.unit}.d" / DROP_IN
+
+    @property
+    def exists(self) -> bool:
+        """True if there is anything of it: a release, a history or a half-done change."""
+        return any(p.exists() for p in (self.releases, self.history_file, self.folder / "apply.json"))
+
+    def current(self) -> str:
+        """The digest of the current release; empty where there is none."""
+        return current_name(self.releases)
+
+    def pending(self) -> Transaction | None:
+        """The half-done change. Raises HostRefusal ``state-unreadable``."""
+        return load(self.folder)
+
+    def history(self) -> History:
+        """What happened. Raises HostRefusal ``state-unreadable``."""
+        return read_history(self.history_file)
+
+    def placed(self) -> str | None:
+        """The drop-in that systemd reads; None where there is none."""
+        try:
+            return self.drop_in_file.read_bytes()[:_FILE_LIMIT_BYTES].decode("utf-8", "surrogateescape")
+        except FileNotFoundError:
+            return None
+        except OSError as err:
+            raise HostRefusal("state-unreadable", err.strerror or str(err), where=str(self.drop_in_file)) from None
+
+    def place(self, text: str | None) -> bool:
+        """Write the drop-in, whole, or take it away; True if that changed anything. Raises HostRefusal."""
+        if self.placed() == text:
+            return False
+        folder = self.drop_in_file.parent
+        try:
+            if text is None:
+                self.drop_in_file.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # a person's own drop-ins stay
+                    folder.rmdir()
+            else:
+                folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+                atomic_write(self.drop_in_file, text.encode("utf-8", "surrogateescape"), 0o644)
+        except OSError as err:
+            where = str(self.drop_in_file)
+            raise HostRefusal("unit-unwritable", err.strerror or str(err), where=where, hint="run as root") from None
+        return True
+
+    def digests(self) -> list[str]:
+        """Every stored release."""
+        try:
+            names = os.listdir(self.releases)  # noqa: PTH208
+        except OSError:
+            return []
+        return sorted(name for name in names if _DIGEST.fullmatch(name))
+
+    def stored(self, digest: str) -> StoredRelease:
+        """One release, each file compared with the manifest, and the manifest with the folder's name.
+
+        Raises HostRefusal ``release-missing`` or ``release-damaged``.
+        """
+        found = load_release(self.releases / digest)
+        if not found.digest.startswith(digest):
+            why = f"its manifest has the digest {found.digest[:DIGEST_CHARS]}, its folder is {digest}"
+            raise HostRefusal("release-damaged", why, where=str(found.folder))
+        return found
+
+    def resolve(self, word: str) -> str:
+        """The stored release that a digest, or its beginning of 4 characters or more, means.
+
+        Raises UsageError ``release-unknown``.
+        """
+        found = [d for d in self.digests() if len(word) >= 4 and d.startswith(word.lower()[:DIGEST_CHARS])]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(self.digests()) or "none"
+        why = f"{word!a} means {len(found)} of the stored releases"
+        raise UsageError("release-unknown", why, where=self.name, hint=f"stored: {known}")
+
+
+def below(root: Path, path: Path) -> Path:
+    """An absolute path below another root."""
+    return root / path.relative_to("/")
+
+
+def installed_names(root: Path = Path("/")) -> list[str]:
+    """Endpoints that have a release, a history or a half-done change."""
+    try:
+        names = os.listdir(below(root, INSTALLED))  # noqa: PTH208
+    except OSError:
+        return []
+    found = []
+    for name in sorted(names):
+        with contextlib.suppress(UsageError):
+            if Installed(name, root).exists:
+                found.append(name)
+    return found
+
+
+def argv_of(release: StoredRelease) -> tuple[str, ...]:
+    """The command line of a stored release."""
+    return tuple(map(str, json.loads(release.files[ARGV_FILE])))
+
+
+def env_of(release: StoredRelease) -> dict[str, str]:
+    """The engine's variables of a stored release."""
+    return parse_env(release.files[ENV_FILE].decode("utf-8"), str(release.folder / ENV_FILE))
+
+
+def drop_in_of(release: StoredRelease) -> str:
+    """The drop-in of a stored release."""
+    return release.files[DROP_IN_FILE].decode("utf-8")

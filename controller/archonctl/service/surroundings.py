@@ -1,0 +1,83 @@
+"""What a verdict was taken under, as facts that the drift check compares later; what is unknown is left out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from archonctl.errors import HostRefusal
+from archonctl.host.detect import TTM_MODULES
+from archonctl.host.kernel_files import Reader
+from archonctl.release.load import StoredRelease
+from archonctl.service import procfs
+from archonctl.service.artefact import container_image, image_of
+from archonctl.service.installed import Installed, argv_of
+from archonctl.service.unit import UnitState
+
+Facts = dict[str, str | int]
+
+WORDS = {
+    "boot_id": "boot",
+    "kernel": "kernel",
+    "pages_limit": "TTM limit in pages",
+    "model_bytes": "model file, bytes",
+    "model_mtime_ns": "model file, changed at (ns)",
+    "image": "image id",
+    "unit_file": "unit file, sha256",
+    "drop_ins": "drop-ins",
+}
+"""Every fact and what it is called."""
+
+
+def surroundings(installed: Installed, release: StoredRelease, state: UnitState) -> Facts:
+    """The facts of this moment. Raises nothing: what cannot be told is not in them."""
+    facts: Facts = {"kernel": " ".join((os.uname().release, os.uname().version))}
+    if boot := procfs.boot_id(installed.root / "proc"):
+        facts["boot_id"] = boot
+    if (pages := pages_limit(installed.root)) is not None:
+        facts["pages_limit"] = pages
+    facts |= _model(release.loaded.endpoint.model.path)
+    if image := _image(release, state):
+        facts["image"] = image
+    if digest := file_digest(state.fragment):
+        facts["unit_file"] = digest
+    facts["drop_ins"] = " ".join(state.drop_ins)
+    return facts
+
+
+def pages_limit(root: Path = Path("/")) -> int | None:
+    """The kernel's limit of pinned pages as it stands there; 0 is what it shows before any driver has set it."""
+    read = Reader(root)
+    for module in TTM_MODULES:
+        path = f"/sys/module/{module}/parameters/pages_limit"
+        if read.exists(path):
+            return read.number(path)
+    return None
+
+
+def file_digest(path: str) -> str:
+    """SHA-256 of a small file; empty where there is none."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
+    except OSError:
+        return ""
+
+
+def _model(path: str) -> Facts:
+    try:
+        info = Path(path).stat()
+    except (OSError, ValueError):
+        return {}
+    return {"model_bytes": info.st_size, "model_mtime_ns": info.st_mtime_ns}
+
+
+def _image(release: StoredRelease, state: UnitState) -> str:
+    argv = argv_of(release)
+    running = container_image(argv) if state.main_pid else ""
+    if running:
+        return running
+    try:
+        return image_of(argv, release.loaded.endpoint.engine.image)
+    except HostRefusal:
+        return ""
