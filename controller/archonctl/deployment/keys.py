@@ -26,6 +26,9 @@ _WORDS = {
     "sha256": "64 lower-case hex digits",
     "listen": "host:port such as 127.0.0.1:8000",
     "free_gib": 'the printed decimal as text, such as "2.01"',
+    "network": "host, or the name of a container network",
+    "gpus": "all, none, or indices or UUIDs of cards such as 0,1",
+    "shm": "host, or a size such as 16g",
     "kv_gib": 'the printed decimal as text, such as "4.20"',
 }
 """What the patterned text fields want, in words; by the last part of the key."""

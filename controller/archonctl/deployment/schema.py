@@ -23,6 +23,9 @@ def parse_count(value: Any) -> Any:
     return value
 
 
+DEVICE = r"^(/[^\s:,]+(:/[^\s:,]+)?(:[rwm]{1,3})?|[a-z0-9.-]+/[a-z0-9_.-]+=[A-Za-z0-9_.:-]+)$"
+"""A device node, ``host[:container][:rwm]``, or a CDI name such as ``nvidia.com/gpu=0``."""
+
 Count = Annotated[int, BeforeValidator(parse_count)]
 
 
@@ -62,6 +65,31 @@ class Engine(_Frozen):
     knobs: dict[str, KnobValue] = {}
     mounts: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """More folders for a container, ``host:container[:ro]``; the model's own folder is always mounted."""
+
+
+class Container(_Frozen):
+    """How the image is run. What is not stated follows from the engine; a binary has no use for this table."""
+
+    runtime: Literal["podman", "docker"] = "podman"
+    """Which of the two the rendered unit runs; the release has the command lines of both."""
+    network: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = "host"
+    """``host``, or a container network: then the engine listens on all its addresses and the port is published."""
+    gpus: Annotated[str, Field(pattern=r"^(all|none|[A-Za-z0-9-]+(,[A-Za-z0-9-]+)*)?$")] = ""
+    """NVIDIA cards: ``all``, or indices or UUIDs with commas."""
+    devices: Annotated[tuple[Annotated[str, Field(pattern=DEVICE)], ...], Field(strict=False)] = ()
+    """Device nodes in place of the engine's own (``/dev/kfd``, ``/dev/dri/renderD128``), or CDI names."""
+    groups: Annotated[tuple[Annotated[int, Field(ge=0, lt=1 << 32)], ...], Field(strict=False)] = ()
+    """Supplementary groups by number; default: those of the host profile."""
+    shm: Annotated[str, Field(pattern=r"^(host|[1-9][0-9]{0,8}[kmg])?$")] = ""
+    """``host`` shares the host's IPC, ``16g`` sizes /dev/shm."""
+    entrypoint: str = ""
+    """The program inside the image, where it is not the image's own or the engine's usual one."""
+    stop_s: Annotated[int, Field(ge=1, le=3600)] | None = None
+    """Seconds from SIGTERM to SIGKILL."""
+    health: str = ""
+    """The health command; ``off`` for none. Default: curl of the engine's own health path."""
+    options: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """More words for ``podman run`` and ``docker run``, as they are."""
 
 
 class ModelRef(_Frozen):
@@ -121,6 +149,7 @@ class Endpoint(_Frozen):
     model: ModelRef
     host: HostRef = HostRef()
     service: Service = Service()
+    container: Container = Container()
     boot: Annotated[tuple[Boot, ...], Field(strict=False)] = ()
     """Not strict about the sequence type only: TOML and JSON have lists, not tuples."""
     predict: Annotated[tuple[Prediction, ...], Field(strict=False)] = ()

@@ -99,12 +99,45 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """A container as every runtime is told to start it. ``arguments`` are those of ``entrypoint`` (empty: the image's).
+
+    ``groups`` are numbers, since names differ within images; ``rootless`` means that an ordinary user runs it.
+    ``pinned`` engines lock host memory. ``publish`` is ``address:port:port``, empty on the host's network.
+    """
+
+    runtime: Literal["podman", "docker"]
+    name: str
+    image: str
+    arguments: tuple[str, ...]
+    entrypoint: str = ""
+    network: str = "host"
+    publish: str = ""
+    gpus: str = ""
+    devices: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+    rootless: bool = False
+    pinned: bool = False
+    seccomp: str = ""
+    shm: str = ""
+    mounts: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    stop_s: int = 60
+    health: str = ""
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CommandLine:
-    """argv as a list from end to end, and the environment that goes with it."""
+    """argv as a list from end to end, and the environment that goes with it.
+
+    With an image, ``argv`` is the whole command of the runtime and ``container`` the same as a value.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    container: ContainerSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Literal
 
 from archonctl.host.cgroup import memory_limit_bytes
 from archonctl.host.kernel_files import Reader
@@ -49,8 +50,16 @@ def detect_host(root: Path = Path("/"), page_bytes: int | None = None) -> Host:
         ttm_pages_limit=_ttm_pages_limit(read),
         cards=cards,
         devices=tuple(device for device in COMPUTE_DEVICES if read.exists(device)),
+        groups=_groups(read),
         notes=tuple(read.notes),
     )
+
+
+def _groups(read: Reader) -> dict[Literal["video", "render"], int]:
+    """The numbers of video and render in /etc/group."""
+    text = read.text("/etc/group") or ""
+    found = re.findall(r"^(video|render):[^:\n]*:([0-9]{1,9}):", text, re.MULTILINE | re.ASCII)
+    return {name: int(number) for name, number in found}
 
 
 def _meminfo(read: Reader) -> dict[str, int]:

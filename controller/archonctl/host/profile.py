@@ -52,5 +52,7 @@ class Host(_Frozen):
     """Device nodes that must be there before an engine on cards may start (``/dev/kfd``, ``/dev/nvidia-uvm``)."""
     cards_shared: bool = False
     """A desktop or other engines use the cards as well: a process that holds one is no reason not to start."""
+    groups: dict[Literal["video", "render"], Annotated[int, Field(ge=0, lt=1 << 32)]] = {}
+    """Numbers of the groups that own the device nodes: within a container their names may have others, or none."""
     notes: tuple[str, ...] = ()
     """What was there and could not be read, and what else a plan should say about this host."""

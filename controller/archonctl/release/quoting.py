@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from archonctl.errors import DeclarationError
 
@@ -18,7 +18,13 @@ def exec_start(argv: Sequence[str]) -> str:
     ``argument-unrepresentable``.
     """
     _check(argv)
-    return ":" + " ".join(f'"{"".join(map(_escape, word))}"' for word in argv)
+    return ":" + " ".join(map(unit_word, argv))
+
+
+def unit_word(word: str, *, dollars: bool = False) -> str:
+    """One word in a unit's quotes. ``dollars`` doubles ``$``, for where systemd would expand a variable."""
+    text = "".join(map(_escape, word))
+    return f'"{text.replace("$", "$$") if dollars else text}"'
 
 
 def _escape(char: str) -> str:
@@ -31,6 +37,17 @@ def shell_words(argv: Sequence[str]) -> str:
     """The words for a POSIX shell, each in single quotes. Raises DeclarationError ``argument-unrepresentable``."""
     _check(argv)
     return " ".join("'" + word.replace("'", "'\\''") + "'" for word in argv)
+
+
+def start_script(argv: Sequence[str], env: Mapping[str, str], remarks: Sequence[str] = ()) -> str:
+    """A shell script that becomes ``argv``, complete in itself: the environment is exported first.
+
+    systemd would give the environment of a unit to its root commands as well. Raises DeclarationError
+    ``argument-unrepresentable``.
+    """
+    said = ["# Rendered by archonctl from the declaration.", *(f"# {line}" for line in remarks)]
+    exports = [f"export {shell_words([f'{name}={value}'])}" for name, value in sorted(env.items())]
+    return "\n".join(["#!/bin/sh", *said, *exports, f"exec {shell_words(argv)}", ""])
 
 
 def _check(argv: Sequence[str]) -> None:

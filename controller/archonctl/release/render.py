@@ -10,16 +10,22 @@ from pathlib import Path
 
 from archonctl import __version__
 from archonctl.deployment.load import LoadedEndpoint
+from archonctl.deployment.schema import Endpoint
 from archonctl.engines import adapter
 from archonctl.engines.base import CommandLine
 from archonctl.errors import DeclarationError
+from archonctl.host.load import load_host
+from archonctl.release.containers import container_files
 from archonctl.release.env_file import write_env
-from archonctl.release.quoting import shell_words
-from archonctl.release.unit import drop_in_text, load_timeout_s, settings, unit_text
+from archonctl.release.quoting import start_script
+from archonctl.release.unit import STOP_S, drop_in_text, load_timeout_s, settings, unit_text
 from archonctl.release.values import MANIFEST, SCHEMA, Release, ReleaseFile, to_json
 
 INSTALLED = Path("/var/lib/archon")
 """Where the system's endpoints lie: ``archon@.service`` starts ``/var/lib/archon/NAME/releases/current``."""
+
+STOP_MARGIN_S = 30
+"""What systemd waits longer than the container runtime, which ends the engine itself when its grace is over."""
 
 ENV_FILE = "engine.env"
 ARGV_FILE = "argv.json"
@@ -42,7 +48,16 @@ _URL_PASSWORD = re.compile(r"://[^/@\s:]+:[^/@\s]+@")
 def command_of(loaded: LoadedEndpoint) -> CommandLine:
     """The engine's command line, errors placed at the line of the declaration. Raises DeclarationError."""
     with loaded.placing():
-        return adapter(loaded.endpoint.engine.kind).command(loaded.endpoint)
+        return adapter(loaded.endpoint.engine.kind).command(_with_groups(loaded))
+
+
+def _with_groups(loaded: LoadedEndpoint) -> Endpoint:
+    """The endpoint with the host's own numbers of its device groups, where a container needs them."""
+    endpoint = loaded.endpoint
+    if not endpoint.engine.image or endpoint.container.groups:
+        return endpoint
+    groups = tuple(sorted(set(load_host(loaded).groups.values())))
+    return endpoint.model_copy(update={"container": endpoint.container.model_copy(update={"groups": groups})})
 
 
 def render_release(
@@ -62,18 +77,20 @@ def render_release(
         raise DeclarationError("endpoint-name", message, where=str(loaded.path), hint=hint)
     _refuse_secrets(loaded, command)
     place = home or INSTALLED / name / "releases" / "current"
+    start_s = load_timeout_s(_model_bytes(loaded), endpoint.service.load_timeout_s)
     lines = settings(
         user=endpoint.service.user,
         engine=endpoint.engine.kind,
         argv=command.argv or ("",),
         pinned=endpoint.engine.kind == "radiance" or "--mlock" in command.argv,
-        timeout_s=load_timeout_s(_model_bytes(loaded), endpoint.service.load_timeout_s),
+        timeout_s=start_s,
         where=loaded.origins.get("service.user", ""),
+        stop_s=max(STOP_S, command.container.stop_s + STOP_MARGIN_S) if command.container else STOP_S,
     )
     unit_name = f"archon-{name}.service"
     texts = {
         ENV_FILE: write_env(command.env),
-        START_FILE: _start_script(command),
+        START_FILE: start_script(command.argv, command.env),
         DROP_IN_FILE: drop_in_text(name, lines),
         unit_name: unit_text(name, command.argv, os.fspath(place / ENV_FILE), lines),
     }
@@ -81,17 +98,11 @@ def render_release(
         ARGV_FILE: ReleaseFile(to_json(list(command.argv))),
         DECLARATION_FILE: ReleaseFile(to_json(_declaration(loaded))),
     }
+    texts |= container_files(name, command, os.fspath(place / ENV_FILE), lines, start_s)
     for file, text in texts.items():
-        files[file] = ReleaseFile(text.encode("utf-8"), 0o755 if file == START_FILE else 0o644)
+        files[file] = ReleaseFile(text.encode("utf-8"), 0o755 if text.startswith("#!") else 0o644)
     files[MANIFEST] = ReleaseFile(to_json(_manifest(loaded, files, plan_digest)))
     return Release(name, os.fspath(place), unit_name, command.argv, dict(command.env), files, command.notes)
-
-
-def _start_script(command: CommandLine) -> str:
-    """Complete in itself, environment included: systemd would give that of a unit to its root commands as well."""
-    lines = [f"export {shell_words([f'{name}={value}'])}" for name, value in sorted(command.env.items())]
-    exec_line = f"exec {shell_words(command.argv)}"
-    return "\n".join(["#!/bin/sh", "# Rendered by archonctl from the declaration.", *lines, exec_line, ""])
 
 
 def _manifest(loaded: LoadedEndpoint, files: dict[str, ReleaseFile], plan_digest: str) -> dict[str, object]:

@@ -169,10 +169,12 @@ def test_a_deprecated_flag_is_rendered_and_said() -> None:
     assert any("DEPRECATED" in note for note in line.notes)
 
 
-def test_a_container_is_not_pretended() -> None:
-    error = refused(engine={"binary": "", "image": "ghcr.io/x@sha256:0"})
-    assert error.code == "engine-binary-missing"
-    assert "containers" in error.message
+def test_an_image_without_a_whole_digest_is_refused() -> None:
+    assert refused(engine={"binary": "", "image": "ghcr.io/x@sha256:0"}).code == "image-not-pinned"
+
+
+def test_neither_a_binary_nor_an_image_is_refused() -> None:
+    assert refused(engine={"binary": ""}).code == "engine-binary-missing"
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.0.0.1:70000"])

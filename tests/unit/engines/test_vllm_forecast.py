@@ -364,12 +364,19 @@ def test_knobs_that_are_none_are_refused(knobs: dict[str, KnobValue], code: str)
     assert refused.value.code == code
 
 
-def test_only_a_binary_is_rendered() -> None:
-    declared = endpoint()
-    for engine in (Engine(kind="vllm"), Engine(kind="vllm", image="x@sha256:" + "0" * 64)):
-        with pytest.raises(DeclarationError) as refused:
-            ADAPTER.command(declared.model_copy(update={"engine": engine}))
-        assert refused.value.code == "engine-binary-missing"
+def test_neither_a_binary_nor_an_image_is_refused() -> None:
+    with pytest.raises(DeclarationError) as refused:
+        ADAPTER.command(endpoint().model_copy(update={"engine": Engine(kind="vllm")}))
+    assert refused.value.code == "engine-binary-missing"
+
+
+def test_an_image_runs_vllm_itself_whatever_its_entrypoint_is() -> None:
+    engine = Engine(kind="vllm", image="x@sha256:" + "0" * 64)
+    words = list(ADAPTER.command(endpoint().model_copy(update={"engine": engine})).argv)
+    at = words.index("--entrypoint")
+    assert words[at : at + 5] == ["--entrypoint", "vllm", engine.image, "serve", "/models/m"]
+    assert words[words.index("--ipc") + 1] == "host"
+    assert "/models/m:/models/m:ro" in words
 
 
 def test_the_documented_example_holds(repository: Path) -> None:

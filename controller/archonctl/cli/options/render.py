@@ -5,15 +5,25 @@ from __future__ import annotations
 import argparse
 
 from archonctl.cli.options.common import endpoint
+from archonctl.release.targets import TARGETS
 
 NOTES = """\
-example:
+examples:
   archonctl render tiny --out build/tiny
+  archonctl render archon --target quadlet > archon.container
+  archonctl render archon --target docker
 
-Byte-identical, and not even rewritten, when nothing changed."""
+Without --out the files of the target are printed and nothing is written. Every target is part of the same release:
+byte-identical, and not even rewritten, when nothing changed."""
 
 
 def configure(verb: argparse.ArgumentParser) -> None:
     """Add them."""
     endpoint(verb)
-    verb.add_argument("--out", required=True, metavar="DIR", help="folder for the rendered files (created)")
+    verb.add_argument("--out", metavar="DIR", help="folder for the rendered files (created)")
+    verb.add_argument(
+        "--target",
+        choices=TARGETS,
+        default="all",
+        help="what to print or list: the systemd unit, a podman or docker command, a Quadlet (default: all)",
+    )

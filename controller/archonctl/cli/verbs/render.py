@@ -3,40 +3,63 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
 from archonctl.cli.endpoint import endpoint_of
 from archonctl.cli.output import Output
+from archonctl.release.store import Written
+from archonctl.release.values import Release
 
 
 def run(args: Namespace, out: Output) -> int:
-    """Render and write into one folder."""
+    """Render; write into one folder, or print."""
     from archonctl.release.render import command_of, render_release
     from archonctl.release.store import write_folder
+    from archonctl.release.targets import files_of
 
     loaded = endpoint_of(args, out)
-    folder = Path(args.out)
-    release = render_release(loaded, command_of(loaded), home=folder.absolute())
-    written = write_folder(release, folder)
+    folder = Path(args.out) if args.out else None
+    release = render_release(loaded, command_of(loaded), home=folder.absolute() if folder else None)
+    chosen = files_of(args.target, release)
+    written = write_folder(release, folder) if folder else None
     if out.json:
-        out.value(
-            {
-                "schema": "archonctl.render/1",
-                "endpoint": release.endpoint,
-                "path": str(written.path),
-                "changed": written.changed,
-                "digest": release.digest,
-                "argv": list(release.argv),
-                "env": dict(release.env),
-                "unit": release.unit_name,
-                "files": {name: file.sha256 for name, file in release.files.items()},
-                "notes": list(release.notes),
-            }
-        )
-        return 0
+        out.value(_value(release, chosen, args.target, written))
+    elif written is None:
+        shown = chosen if args.target in ("systemd", "all") else chosen[:1]  # a script says what its JSON says
+        out.answer("\n".join(_text(release, shown, headed=len(shown) > 1)).rstrip("\n"))
+        for note in release.notes:
+            out.talk(f"note: {note}")
+    else:
+        out.answer("\n".join(_listing(release, chosen, written, out)))
+    return 0
+
+
+def _value(release: Release, chosen: Iterable[str], target: str, written: Written | None) -> dict[str, object]:
+    return {
+        "schema": "archonctl.render/1",
+        "endpoint": release.endpoint,
+        "path": str(written.path) if written else None,
+        "changed": written.changed if written else None,
+        "digest": release.digest,
+        "argv": list(release.argv),
+        "env": dict(release.env),
+        "unit": release.unit_name,
+        "files": {name: file.sha256 for name, file in release.files.items()},
+        "target": target,
+        "texts": {name: release.files[name].content.decode("utf-8") for name in chosen},
+        "notes": list(release.notes),
+    }
+
+
+def _text(release: Release, chosen: Iterable[str], *, headed: bool) -> Iterable[str]:
+    for name in chosen:
+        text = release.files[name].content.decode("utf-8")
+        yield f"==> {name} <==\n{text}" if headed else text
+
+
+def _listing(release: Release, chosen: Iterable[str], written: Written, out: Output) -> list[str]:
     state = "written" if written.changed else "unchanged"
     lines = [f"{out.paint(str(written.path), 'bold')}  {state}  {release.digest[:16]}"]
-    lines += [f"  {name:<24} {len(file.content):>7,} bytes" for name, file in sorted(release.files.items())]
-    lines += [out.paint(f"  note: {note}", "dim") for note in release.notes]
-    out.answer("\n".join(lines))
-    return 0
+    lines += [f"  {name:<24} {len(release.files[name].content):>7,} bytes" for name in chosen]
+    return [*lines, *(out.paint(f"  note: {note}", "dim") for note in release.notes)]

@@ -6,13 +6,14 @@ Everything that the capacity law depends on is rendered even where it is the def
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from archonctl.deployment.schema import Endpoint, KnobValue
 from archonctl.engines.base import CommandLine
+from archonctl.engines.container import Needs, contained
 from archonctl.engines.knob_values import as_int, spelled
 from archonctl.engines.knobs import Edition, edition, load_table, render
+from archonctl.engines.listening import bind
 from archonctl.engines.llamacpp.kv import QUANTISED
 from archonctl.engines.llamacpp.settings import Settings, settings_of
 from archonctl.errors import DeclarationError
@@ -51,27 +52,28 @@ def command_line(endpoint: Endpoint) -> CommandLine:
     Raises DeclarationError: ``engine-binary-missing``, ``listen-invalid``, ``knob-unknown``, ``knob-retired``,
     ``knob-reserved``, ``knob-secret``, ``knob-bad-value`` and those of ``settings_of``.
     """
-    if not endpoint.engine.binary:
+    if not endpoint.engine.binary and not endpoint.engine.image:
         raise DeclarationError(
             "engine-binary-missing",
-            "llama.cpp is started from a binary, and engine.binary is empty"
-            + (" (containers of llama.cpp are not supported)" if endpoint.engine.image else ""),
+            "neither a binary nor an image of llama.cpp is declared",
             where="engine.binary",
-            hint='set engine.binary = "/path/to/llama-server"',
+            hint='set engine.binary = "/path/to/llama-server", or engine.image by digest',
         )
     for variable in endpoint.engine.env:
         _refuse_retired(variable, endpoint.engine.version, f"engine.env.{variable}")
     settings, notes = settings_of(endpoint), list[str]()
     declared = list(_declared(endpoint, notes))
-    host, port = _listen(endpoint)
+    host, port = bind(endpoint)
     service = endpoint.service
-    argv = [endpoint.engine.binary, "--model", endpoint.model.path, "--host", host, "--port", port]
+    argv = ["--model", endpoint.model.path, "--host", host, "--port", str(port)]
     argv += ["--alias", endpoint.model.served_name] if endpoint.model.served_name else []
     argv += ["--api-key-file", service.api_key_file] if service.api_key_file else []
     argv += _capacity(settings)
     argv += _observability(endpoint, notes)
     argv += declared
-    return CommandLine(tuple(argv), dict(endpoint.engine.env), tuple(notes))
+    if endpoint.engine.image:
+        return contained(endpoint, Needs(pinned="--mlock" in argv), argv, notes)
+    return CommandLine((endpoint.engine.binary, *argv), dict(endpoint.engine.env), tuple(notes))
 
 
 def _capacity(settings: Settings) -> list[str]:
@@ -172,15 +174,3 @@ def _refuse_retired(key: str, version: str, where: str) -> None:
         where=where,
         hint=f"use {retired.replaced_by}" if retired.replaced_by else "take it out",
     )
-
-
-def _listen(endpoint: Endpoint) -> tuple[str, str]:
-    """Host and port of ``service.listen``; brackets around an IPv6 address are for people only."""
-    host, _, port = endpoint.service.listen.rpartition(":")
-    if not 1 <= int(port) <= 65_535:
-        raise DeclarationError(
-            "listen-invalid",
-            f"service.listen names port {port}; ports go from 1 to 65535",
-            where="service.listen",
-        )
-    return re.sub(r"^\[(.*)\]$", r"\1", host), str(int(port))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import PurePosixPath
+from dataclasses import replace
 
 from archonctl.deployment.schema import Endpoint, KnobValue
 from archonctl.engines.base import CommandLine, Problem
+from archonctl.engines.container import Needs, absolute, contained
+from archonctl.engines.listening import bind
 from archonctl.engines.radiance.knobtable import arguments, known, table
 from archonctl.engines.radiance.settings import Settings, read_settings
 from archonctl.errors import DeclarationError
@@ -14,35 +15,15 @@ from archonctl.errors import DeclarationError
 DEVICE_ENV = {"GPU_MAX_ALLOC_PERCENT": "100", "GPU_MAX_HEAP_SIZE": "100"}
 """Without these the runtime refuses large allocations; the image sets them itself. Source: radiance's Dockerfile."""
 
-STOP_SECONDS = 60
-"""SIGTERM finishes the step in flight and frees the cards. Source: radiance's compose files (stop_grace_period)."""
-
-CONTAINER = (
-    "podman",
-    "run",
-    "--rm",
-    "--init",
-    "--network",
-    "host",
-    # the compute driver and the render nodes, with the groups of the user that may open them
-    "--device",
-    "/dev/kfd",
-    "--device",
-    "/dev/dri",
-    "--group-add",
-    "keep-groups",
+NEEDS = Needs(
+    # the compute driver and the render nodes
+    devices=("/dev/kfd", "/dev/dri"),
     # the host pool is pinned: no memlock limit, and no container memory limit either (it would count page cache)
-    "--ulimit",
-    "memlock=-1:-1",
+    pinned=True,
     # io_uring and mbind, which the default profile forbids
-    "--security-opt",
-    "seccomp=unconfined",
-    "--stop-timeout",
-    str(STOP_SECONDS),
-    # what the engine says goes to our standard error and from there to the journal, once
-    "--log-driver",
-    "none",
+    seccomp="unconfined",
 )
+"""Source: radiance's compose files and docs/GUIDE.md, which also give it 60 s between SIGTERM and SIGKILL."""
 
 
 def command_line(endpoint: Endpoint) -> CommandLine:
@@ -63,9 +44,9 @@ def command_line(endpoint: Endpoint) -> CommandLine:
     if endpoint.engine.image and endpoint.engine.binary:
         raise DeclarationError("engine-command-missing", "both an image and a binary are declared: keep one of them")
     if endpoint.engine.image:
-        return CommandLine((*_container(endpoint, settings), *flags), dict(endpoint.engine.env), notes)
+        return contained(endpoint, replace(NEEDS, mounts=_tier_mounts(settings)), flags, notes)
     if endpoint.engine.binary:
-        _absolute(endpoint.engine.binary, "engine.binary")
+        absolute(endpoint.engine.binary, "engine.binary")
         return CommandLine((endpoint.engine.binary, *flags), {**DEVICE_ENV, **endpoint.engine.env}, notes)
     raise DeclarationError(
         "engine-command-missing", "neither an image nor a binary is declared", hint="set [engine] image (by digest)"
@@ -85,11 +66,11 @@ def engine_flags(endpoint: Endpoint, settings: Settings) -> tuple[tuple[str, ...
     Flag and value are separate words: the engine knows no ``--flag=value``. ``busy-prefill-chunk`` is always
     stated where the version has it; ``prefill-interleave`` is absent at 0.
     """
-    host, _, port = endpoint.service.listen.rpartition(":")
+    host, port = bind(endpoint)
     values: dict[str, KnobValue] = {
         "model": endpoint.model.path,
-        "host": host.strip("[]"),
-        "port": int(port),
+        "host": host,
+        "port": port,
         **({"served-model-name": endpoint.model.served_name} if endpoint.model.served_name else {}),
         **settings.knobs,
     }
@@ -105,46 +86,10 @@ def engine_flags(endpoint: Endpoint, settings: Settings) -> tuple[tuple[str, ...
     return tuple(words), tuple(notes)
 
 
-def _container(endpoint: Endpoint, settings: Settings) -> tuple[str, ...]:
-    image = endpoint.engine.image
-    if not re.fullmatch(r"[^\s@]+@sha256:[0-9a-f]{64}", image):
-        message = f"image {image[:80]!r} is not pinned: a tag can be pushed again with other contents"
-        raise DeclarationError(
-            "image-not-pinned", message, where="engine.image", hint="use name@sha256:<64 hex digits>"
-        )
-    words = [*CONTAINER, "--name", f"archon-radiance-{endpoint.service.listen.rpartition(':')[2]}"]
-    for mount in _mounts(endpoint, settings):
-        words += ["--volume", mount]
-    for name in sorted(endpoint.engine.env):
-        words += ["--env", name]  # the value comes from our own environment: not a word of it on a command line
-    return (*words, image)
-
-
-def _mounts(endpoint: Endpoint, settings: Settings) -> list[str]:
-    """The model's folder read-only, the declared mounts, and the disk tier's folder where the version has one."""
-    model = _absolute(endpoint.model.path, "model.path")
-    if model.parent == PurePosixPath("/"):
-        message = f"{str(model)[:80]!r} lies in the root folder: mounting its folder would mount the whole host"
-        raise DeclarationError("mount-invalid", message, where="model.path", hint="move it to a folder of its own")
-    mounts = {f"{model.parent}:{model.parent}:ro": None}
-    for mount in endpoint.engine.mounts:
-        if not re.fullmatch(r"/[^:\s]*:/[^:\s]*(:(ro|rw|z|Z)(,(ro|rw|z|Z))*)?", mount):
-            raise DeclarationError(
-                "mount-invalid",
-                f"mount {mount[:80]!r} is not /host/folder:/container/folder[:ro]",
-                where="engine.mounts",
-            )
-        mounts[mount] = None
+def _tier_mounts(settings: Settings) -> tuple[str, ...]:
+    """The disk tier's folder, where the version has one."""
     tier = settings.knobs.get("prefix-cache-dir")
-    if isinstance(tier, str):
-        folder = _absolute(tier, "engine.knobs.prefix-cache-dir")
-        mounts[f"{folder}:{folder}"] = None
-    return list(mounts)
-
-
-def _absolute(path: str, where: str) -> PurePosixPath:
-    if not path.startswith("/") or re.search(r"[\x00-\x1f:]", path):
-        raise DeclarationError(
-            "path-not-absolute", f"{path[:80]!r} is no absolute path that a container can mount", where=where
-        )
-    return PurePosixPath(path)
+    if not isinstance(tier, str):
+        return ()
+    folder = absolute(tier, "engine.knobs.prefix-cache-dir")
+    return (f"{folder}:{folder}",)

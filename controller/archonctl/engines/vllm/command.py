@@ -11,11 +11,20 @@ from collections.abc import Iterator
 
 from archonctl.deployment.schema import Endpoint, KnobValue
 from archonctl.engines.base import CommandLine
+from archonctl.engines.container import Needs, contained
 from archonctl.engines.knob_values import spelled
+from archonctl.engines.listening import bind
 from archonctl.engines.vllm.settings import ALIASES, Settings, settings_of
 from archonctl.errors import DeclarationError
 
 UNCHECKED = "flags of vLLM are not yet checked against a table: vLLM itself refuses one that it does not know"
+NEEDS = Needs(
+    # images differ in their entrypoint: the server's module before 0.11, "vllm serve" later; all have this program
+    entrypoint=("vllm",),
+    # ranks of one engine talk through shared memory, and a container has 64 MiB of it
+    shm="host",
+)
+"""Source: vLLM docs/deployment/docker.md (--ipc=host or --shm-size), docker/Dockerfile."""
 _RENDERED = frozenset(
     {
         "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-dtype",
@@ -40,13 +49,12 @@ def command_line(endpoint: Endpoint) -> CommandLine:
     Raises DeclarationError: ``engine-binary-missing``, ``listen-invalid``, ``knob-reserved``, ``knob-secret``,
     ``knob-bad-value`` and those of ``settings_of``.
     """
-    if not endpoint.engine.binary:
+    if not endpoint.engine.binary and not endpoint.engine.image:
         raise DeclarationError(
             "engine-binary-missing",
-            "vLLM is started from a binary, and engine.binary is empty"
-            + (" (its containers are not rendered in this release)" if endpoint.engine.image else ""),
+            "neither a binary nor an image of vLLM is declared",
             where="engine.binary",
-            hint='set engine.binary = "/path/to/venv/bin/vllm"',
+            hint='set engine.binary = "/path/to/venv/bin/vllm", or engine.image by digest',
         )
     if endpoint.service.api_key_file:
         message = "vLLM takes its API key on the command line or in the environment, not from a file"
@@ -54,13 +62,15 @@ def command_line(endpoint: Endpoint) -> CommandLine:
             "knob-secret", message, where="service.api_key_file", hint="put a proxy that checks the key in front"
         )
     settings = settings_of(endpoint)
-    host, port = _listen(endpoint)
-    argv = [endpoint.engine.binary, "serve", endpoint.model.path, "--host", host, "--port", port]
+    host, port = bind(endpoint)
+    argv = ["serve", endpoint.model.path, "--host", host, "--port", str(port)]
     argv += ["--served-model-name", endpoint.model.served_name] if endpoint.model.served_name else []
     argv += _capacity(settings)
     for key, value in sorted(endpoint.engine.knobs.items(), key=lambda item: spelled(item[0])):
         argv += _passed(key, value)
-    return CommandLine(tuple(argv), dict(endpoint.engine.env), (UNCHECKED,))
+    if endpoint.engine.image:
+        return contained(endpoint, NEEDS, argv, (UNCHECKED,))
+    return CommandLine((endpoint.engine.binary, *argv), dict(endpoint.engine.env), (UNCHECKED,))
 
 
 def _capacity(settings: Settings) -> list[str]:
@@ -102,12 +112,3 @@ def _passed(key: str, value: KnobValue) -> Iterator[str]:
     else:
         yield f"--{name}"
         yield str(value)
-
-
-def _listen(endpoint: Endpoint) -> tuple[str, str]:
-    """Host and port of ``service.listen``; brackets around an IPv6 address are for people only."""
-    host, _, port = endpoint.service.listen.rpartition(":")
-    if not 1 <= int(port) <= 65_535:
-        message = f"service.listen names port {port}; ports go from 1 to 65535"
-        raise DeclarationError("listen-invalid", message, where="service.listen")
-    return host.strip("[]"), str(int(port))
