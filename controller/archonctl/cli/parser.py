@@ -47,6 +47,7 @@ VERBS: dict[str, str] = {
     "ledger": "read an engine's boot log: what it allocated, as evidence",
     "inspect": "what a model file needs, from its header alone",
     "install": "place archonctl, its units and accounts on this machine or into an image",
+    "knobs": "an engine's flags by version: what a version takes, and whether it takes a command line",
     "explain": "what a code means, why it happens, what to do",
     "completion": "print a completion script for a shell",
 }
@@ -75,7 +76,8 @@ class Parser(argparse.ArgumentParser):
     def _suggestion(self, message: str) -> str:
         if "invalid choice: " in message:
             words = message.split("invalid choice: ")[1].split("'")
-            wrong, known = (words[1] if len(words) > 1 else ""), list(VERBS)
+            wrong = words[1] if len(words) > 1 else ""
+            known = [name for action in self._actions if isinstance(action.choices, dict) for name in action.choices]
         elif message.startswith("unrecognized arguments: "):
             wrong = message.removeprefix("unrecognized arguments: ").split(" ")[0].split("=")[0]
             # argparse reports what a verb left over through the parser of the whole command.
@@ -119,8 +121,20 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
         options.configure(verb)
         if name != "completion":  # a script is no value to present
             _speech(verb)
+        for below in actions_of(verb).values():
+            _speech(below, again=True)
         verb.set_defaults(handler=_handler(name))
     return parser
+
+
+def actions_of(verb: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a verb's actions (``knobs check``), by name; most verbs have none."""
+    return {
+        name: below
+        for action in verb._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name, below in action.choices.items()
+    }
 
 
 def _handler(verb: str) -> Handler:
@@ -132,10 +146,18 @@ def _handler(verb: str) -> Handler:
     return run
 
 
-def _speech(verb: argparse.ArgumentParser) -> None:
+def _speech(verb: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """How the answer is given; ``again`` behind an action too, where leaving it out changes nothing."""
     group = verb.add_argument_group("output")
-    group.add_argument("--json", action="store_true", help="the answer as JSON under a published schema")
-    group.add_argument("--quiet", "-q", action="store_true", help="no talk on stderr, only the answer and errors")
+    default = argparse.SUPPRESS if again else None
+    for names, text in (
+        (("--json",), "the answer as JSON under a published schema"),
+        (("--quiet", "-q"), "no talk on stderr, only the answer and errors"),
+    ):
+        group.add_argument(*names, action="store_true", default=default or False, help=text)
     group.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto, honours NO_COLOR"
+        "--color",
+        choices=("auto", "always", "never"),
+        default=default or "auto",
+        help="default: auto, honours NO_COLOR",
     )

@@ -3,7 +3,7 @@
 from archonctl.engines.knobs.check import check_argv, check_env
 from archonctl.engines.knobs.render import render
 from archonctl.engines.knobs.row import Deprecated, Knob, KnobType, Managed, Retired, first_long
-from archonctl.engines.knobs.table import Edition, Found, KnobTable, edition, load_folder, load_table
+from archonctl.engines.knobs.table import Edition, Found, KnobTable, edition, load_folder, load_table, table_names
 from archonctl.engines.knobs.verdict import ArgvFinding, Open
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "load_folder",
     "load_table",
     "render",
+    "table_names",
 ]

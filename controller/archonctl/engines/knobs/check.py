@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from archonctl.engines.knobs import plain_argv, vllm_argv
 from archonctl.engines.knobs.argparse_argv import ArgparseWalk, Positional, Word
-from archonctl.engines.knobs.reading import llama, python, strict
+from archonctl.engines.knobs.reading import llama, sglang, strict
 from archonctl.engines.knobs.row import Knob
 from archonctl.engines.knobs.table import Edition, KnobTable, edition, load_table
 from archonctl.engines.knobs.verdict import ArgvFinding, Judge, Open
+from archonctl.engines.knobs.versions import version_key
 from archonctl.findings import Severity
 
 _PREFIXES = {"llamacpp": ("LLAMA_ARG_",), "vllm": ("VLLM_",), "sglang": ("SGLANG_", "SGL_"), "radiance": ("RADIANCE_",)}
@@ -18,6 +19,8 @@ _PREFIXES = {"llamacpp": ("LLAMA_ARG_",), "vllm": ("VLLM_",), "sglang": ("SGLANG
 _WHOLE = frozenset({"llamacpp"})
 """Engines whose list names every variable of theirs; the others read some in other places."""
 _MOST_WORDS = 10_000
+_SGLANG_MODEL_SINCE = version_key("sglang", "0.5.16")
+"""From here ``sglang serve MODEL`` is ``--model-path MODEL``; before, a model without its option is refused."""
 
 
 def check_argv(
@@ -62,10 +65,15 @@ def _judged(one: Edition, argv: Sequence[str], open_words: Mapping[int, Open], m
 def _sglang(judge: Judge) -> None:
     """``python -m sglang.launch_server ...``, or ``sglang serve [MODEL] ...``: sglang/cli/serve.py, plain argparse."""
     serve = tuple(judge.argv[:1]) == ("serve",)
-    start = 1 if serve else 0
-    words = [Word(text, start + at) for at, text in enumerate(judge.argv[start:])]
-    positional = serve and bool(words) and not words[0].text.startswith("-")
-    walk = ArgparseWalk(judge, words, python, Positional(positional))
+    words = [Word(text, at) for at, text in enumerate(judge.argv) if at or not serve]
+    if (
+        serve
+        and (backend := next((at for at, word in enumerate(words) if word.text == "--model-type"), None)) is not None
+    ):
+        del words[backend : backend + 2]
+    first = serve and bool(words) and not words[0].text.startswith("-")
+    positional = first and judge.edition.table.key(judge.edition.version) >= _SGLANG_MODEL_SINCE
+    walk = ArgparseWalk(judge, words, sglang, Positional(positional))
     walk.run()
     if "config" in judge.seen:
         message = "the options in the file of --config are not looked into"

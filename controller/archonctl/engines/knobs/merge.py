@@ -12,8 +12,10 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
 
+from archonctl.engines.knobs.history import default_at
 from archonctl.engines.knobs.row import Knob, first_long
 from archonctl.engines.knobs.snapshot import Seen, Snapshot
+from archonctl.engines.knobs.table import KnobTable
 from archonctl.engines.knobs.versions import version_key
 from archonctl.errors import UsageError
 
@@ -62,6 +64,45 @@ def merge(snapshots: Sequence[Snapshot]) -> tuple[Knob, ...]:
     order = [_flag(seen) for seen in ordered[-1].knobs]
     rows = sorted(living.values(), key=lambda chain: order.index(chain.flag))
     return tuple(map(_row, _grouped(rows, gone)))
+
+
+def snapshots_of(table: KnobTable) -> list[Snapshot]:
+    """The lists that a table was merged from, as far as it keeps them: what ``merge`` makes of them is the table."""
+    return [
+        Snapshot(
+            table.engine,
+            version,
+            table.sources.get(version, version),
+            tuple(
+                _sight(table, knob, version)
+                for knob, span in zip(table.knobs, table.spans, strict=True)
+                if span.holds(key)
+            ),
+        )
+        for version, key in zip(table.versions, table.read, strict=True)
+    ]
+
+
+def _sight(table: KnobTable, knob: Knob, version: str) -> Seen:
+    since = knob.deprecated_since
+    deprecated = knob.deprecated and (not since or table.key(since) <= table.key(version))
+    return Seen(
+        names=knob.names,
+        negatives=knob.negatives,
+        type=knob.type,
+        nargs=knob.nargs if knob.nargs != "" else None,
+        choices=knob.choices or None,
+        words=knob.words,
+        min=knob.min,
+        max=knob.max,
+        default=default_at(table, knob, version) or None,
+        env=knob.env_key or None,
+        hint=knob.hint or None,
+        help=knob.effect,
+        deprecated=knob.deprecated if deprecated else None,
+        hidden=knob.hidden,
+        refused=knob.refused or None,
+    )
 
 
 def in_order(snapshots: Sequence[Snapshot]) -> list[Snapshot]:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from archonctl.engines.knob_values import FALSY, TRUTHY
 from archonctl.engines.knobs.bounds import expects, in_range
@@ -16,6 +17,7 @@ Misread = Callable[[Knob, str], str]
 
 _NUMBERS = frozenset({"int", "float", "size"})
 _HUMAN = re.compile(r"\d+(?:\.\d+)?[kmgt]|\d+[KMGT]", re.ASCII)
+_SI_IEC = re.compile(r"\d+(?:\.\d+)?[kMGT]|\d+[KMGT]i", re.ASCII)
 _STOI = re.compile(r"\s*([+-]?\d+)(.*)", re.DOTALL | re.ASCII)
 _STOF = re.compile(
     r"\s*([+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan))(.*)", re.DOTALL | re.IGNORECASE | re.ASCII
@@ -31,6 +33,13 @@ def python(knob: Knob, text: str) -> str:
     if knob.type == "json":
         return _json(text)
     return _read(knob, text, _python_number)
+
+
+def sglang(knob: Knob, text: str) -> str:
+    """argparse, with SGLang's suffixes: 1k is 1,000 and may have decimals, 1Ki is 1,024 and may not."""
+    if knob.type != "size":
+        return python(knob, text)
+    return "" if _SI_IEC.fullmatch(text.strip()) else python(replace(knob, type="int"), text)
 
 
 def llama(knob: Knob, text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from archonctl.engines.knobs.row import Amendment, Deprecated, Knob, Managed, Re
 from archonctl.engines.knobs.versions import version_key
 from archonctl.errors import UsageError
 
+_ENGINES = Path(__file__).parent.parent
 Standing = Literal["read", "between", "older", "newer"]
 """How a version lies to those whose lists were read: one of them, between two, or outside."""
 
@@ -35,6 +36,8 @@ class KnobTable:
     retired: tuple[Retired, ...] = ()
     managed: tuple[Managed, ...] = ()
     deprecated: tuple[Deprecated, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """What was read, by version."""
 
     @property
     def newest(self) -> str:
@@ -228,17 +231,23 @@ def load_table(engine: str) -> KnobTable:
 
     Raises UsageError ``engine-unknown`` where there is none.
     """
-    folder = Path(__file__).parent.parent / engine
-    if not (engine.isidentifier() and (folder / "knobs.toml").is_file()):
-        known = sorted(path.parent.name for path in folder.parent.glob("*/knobs.toml"))
+    if engine not in table_names():
         message = f"there is no knob table for engine {engine[:40]!r}"
-        raise UsageError("engine-unknown", message, hint=f"one of {', '.join(known)}")
-    return load_folder(folder)
+        raise UsageError("engine-unknown", message, hint=f"one of {', '.join(table_names())}")
+    return load_folder(_ENGINES / engine)
 
 
 @cache
-def load_folder(folder: Path) -> KnobTable:
+def table_names() -> tuple[str, ...]:
+    """The engine kinds that have a table."""
+    return tuple(sorted(path.parent.name for path in _ENGINES.glob("*/knobs.toml")))
+
+
+@cache
+def load_folder(folder: Path, *, amended: bool = True) -> KnobTable:
     """Read ``knobs.toml`` and, where it exists, ``rules.toml`` of one engine folder.
+
+    ``amended`` is False for the rows as they were harvested.
 
     Raises pydantic.ValidationError for a row that is none: the tables are ours, so that is a fault of ours.
     """
@@ -246,7 +255,7 @@ def load_folder(folder: Path) -> KnobTable:
     path = folder / "rules.toml"
     rules = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     rows = [_row(row, table.get("sources", {})) for row in table["knob"]]
-    amendments = TypeAdapter(tuple[Amendment, ...]).validate_python(rules.get("amend", []))
+    amendments = TypeAdapter(tuple[Amendment, ...]).validate_python(rules.get("amend", []) if amended else [])
     return KnobTable(
         engine=table["engine"],
         versions=tuple(table["versions"]),
@@ -254,6 +263,7 @@ def load_folder(folder: Path) -> KnobTable:
         retired=TypeAdapter(tuple[Retired, ...]).validate_python(rules.get("retired", [])),
         managed=TypeAdapter(tuple[Managed, ...]).validate_python(rules.get("managed", [])),
         deprecated=TypeAdapter(tuple[Deprecated, ...]).validate_python(rules.get("deprecated", [])),
+        sources=table.get("sources", {}),
     )
 
 

@@ -88,6 +88,7 @@ def _knob(entry: Entry) -> Seen:
     if choices and default.isidentifier() and default not in choices and not all(c.isdigit() for c in choices):
         choices += (default,)
     words = _WORDS_BESIDE_NUMBER.search(text)
+    refused = re.match(r"the argument has been removed\.?\s*", text)
     return Seen(
         names=positive,
         negatives=negative,
@@ -98,6 +99,7 @@ def _knob(entry: Entry) -> Seen:
         default=default,
         hint=hint,
         help=text,
+        refused=text[refused.end() :] if refused else None,
     )
 
 
