@@ -1,0 +1,55 @@
+"""Options of ``docker run`` and ``podman run`` that end an engine early or let it loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from archonctl.findings import Finding, Severity
+from archonctl.foreign.launch import Launch
+from archonctl.foreign.words import Word
+from archonctl.gate.mounts import wrong_mounts
+from archonctl.gate.source import Source
+from archonctl.gate.unit.service import STOP_S
+
+_DEFAULT_STOP_S = 10.0
+
+
+def container_findings(source: Source, launch: Launch) -> Iterator[Finding]:
+    """What the container around an engine does to it."""
+    container = launch.container
+    if container is None or container.runtime == "compose":
+        return
+    stop, needed = container.all("stop-timeout"), STOP_S[launch.kind]
+    given = float(stop[-1].text) if stop and stop[-1].text.isdigit() else None
+    if (given if given is not None else _DEFAULT_STOP_S) < needed and not (stop and given is None):
+        shown = f"--stop-timeout {given:g}" if given is not None else "no --stop-timeout, which means 10 s"
+        message = f"{shown}, and {launch.kind} may take {needed:g} s to stop: it is killed before its cards are free"
+        severity: Severity = "warning" if launch.kind == "radiance" or given is not None else "note"
+        place = source.place(stop[-1] if stop else container.image)
+        yield Finding("container-stop-timeout", severity, message, place, f"--stop-timeout {needed:g}")
+    for limit in container.all("memory"):
+        message = f"--memory {limit.text} also counts pinned memory and the page cache of the weights"
+        yield Finding("container-memory-limit", "warning", message, source.place(limit), "take --memory out")
+    if launch.kind == "radiance" and not any(word.text.startswith("memlock=") for word in container.all("ulimit")):
+        message = "radiance pins its host pool, and the container has no --ulimit memlock=-1:-1"
+        yield Finding("unit-memlock", "error", message, source.place(container.image), "--ulimit memlock=-1:-1")
+    yield from _mounts(source, launch)
+
+
+def _mounts(source: Source, launch: Launch) -> Iterator[Finding]:
+    from archonctl.gate.judge import version_of
+
+    container = launch.container
+    if container is None or any(word.unresolved for word in container.all("volume")) or container.all("mount"):
+        return
+    volumes: tuple[Word, ...] = container.all("volume")
+    for wrong in wrong_mounts(launch.kind, version_of(source, launch), [word.text for word in volumes]):
+        rule = wrong.rule
+        if wrong.index is None:
+            message = f"no mount gives the container {rule.target}: {rule.why}"
+            place, fix = source.place(container.image), f"--volume /var/lib/{rule.engine}/{rule.name}:{rule.target}"
+            yield Finding("mount-missing", "error", message, place, fix)
+        else:
+            word = volumes[wrong.index]
+            message = f"mount {word.text[:80]!r} gives the container {rule.target}: {rule.why}"
+            yield Finding("mount-forbidden", "error", message, source.place(word), "take it out")

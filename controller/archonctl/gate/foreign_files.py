@@ -1,0 +1,157 @@
+"""Scripts, compose files, argv files and env files: every engine that they start, and every line about one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from archonctl.errors import ArchonError
+from archonctl.findings import Finding, Place
+from archonctl.foreign.compose import Service, read_compose
+from archonctl.foreign.containers import Container, Option
+from archonctl.foreign.launch import Launch, in_container, launches
+from archonctl.foreign.shell import read_script
+from archonctl.foreign.words import Command, Setting, Word
+from archonctl.gate.container import container_findings
+from archonctl.gate.contract import env_floor_mib, floor_words, stated_floor_mib
+from archonctl.gate.env_check import env_findings
+from archonctl.gate.env_lines import settings
+from archonctl.gate.images import engine_version, why_unpinned
+from archonctl.gate.inherited import PREFIXES
+from archonctl.gate.judge import image_findings, launch_findings, setting_findings
+from archonctl.gate.source import Source
+from archonctl.gate.unit.timespan import seconds
+
+_RADIANCE_KEYS = frozenset({"HOST_POOL_MIB", "MAX_SEQS", "MAX_MODEL_LEN", "KV_DTYPE", "MODEL_FILE", "VRAM_KV_MIB"})
+
+
+def script_findings(source: Source) -> tuple[list[Finding], int]:
+    """A shell script, and how many engines it starts."""
+    script = read_script(source.text)
+    found: list[Finding] = []
+    count = 0
+    for command in script.commands:
+        merged = replace(command, env=(*script.exported, *command.env))
+        for launch in launches(merged)[0]:
+            count += 1
+            found += [*launch_findings(source, launch), *container_findings(source, launch)]
+    return found, count
+
+
+def compose_findings(source: Source) -> tuple[list[Finding], int]:
+    """A compose file, and how many engines it starts."""
+    found: list[Finding] = []
+    count = 0
+    for service in read_compose(source.text, source.shown).services:
+        for launch in service_launches(service):
+            count += 1
+            found += [*launch_findings(source, launch), *_service(source, service)]
+    return found, count
+
+
+def service_launches(service: Service) -> tuple[Launch, ...]:
+    """The engine of one compose service."""
+    if service.image is None:
+        return ()
+    options = (Option("entrypoint", service.command.words[0]),) if service.entrypoint and service.command.words else ()
+    words = service.command.words[1:] if options else service.command.words
+    container = Container("compose", service.image, options, words)
+    return in_container(container, replace(service.command, words=words))[0]
+
+
+def _service(source: Source, service: Service) -> Iterator[Finding]:
+    """What of a service works against a long load and a slow stop."""
+    grace = service.others.get("stop_grace_period")
+    if grace and not grace[0].unresolved and (limit := seconds(grace[0].text)) is not None and limit < 10:
+        message = f"stop_grace_period is {grace[0].text}: the engine is killed before it has freed its cards"
+        yield Finding("container-stop-timeout", "warning", message, source.place(grace[0]), "stop_grace_period: 60s")
+    for word in service.others.get("healthcheck", ()):
+        name, _, text = word.text.partition("=")
+        if name == "start_period" and (limit := seconds(text)) is not None and limit < 120:
+            message = f"healthcheck start_period is {text}: a load takes minutes, and the engine counts as unhealthy"
+            yield Finding("container-start-period", "note", message, source.place(word), "start_period: 30m")
+
+
+def argv_file_findings(source: Source) -> tuple[list[Finding], int]:
+    """A JSON list of words, as a release keeps its command line."""
+    try:
+        value = json.loads(source.text)
+    except (ValueError, RecursionError) as err:
+        line = getattr(err, "lineno", 1)
+        return [Finding("argv-file-invalid", "error", f"it is no JSON: {err}"[:200], Place(source.shown, line))], 0
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
+        message = "it is not a list of words"
+        return [Finding("argv-file-invalid", "error", message, Place(source.shown, 1, 1), "a JSON list of texts")], 0
+    words, at = [], 0
+    for text in value:
+        at = max(source.text.find(json.dumps(text), at), source.text.find(json.dumps(text, ensure_ascii=False), at), at)
+        line = source.text.count("\n", 0, at) + 1
+        words.append(Word(text, line, at - source.text.rfind("\n", 0, at) + 1))
+        at += 1
+    found: list[Finding] = []
+    started = launches(Command(tuple(words)))[0]
+    for launch in started:
+        found += launch_findings(source, launch)
+    return [replace(one, edit=None) for one in found], len(started)
+
+
+def env_file_findings(source: Source, table_mib: float | None = None) -> tuple[list[Finding], int]:
+    """An env file: its grammar, and the variables of the engine that it belongs to.
+
+    ``table_mib`` is the n-gram table of the model, where a declaration beside the file tells it.
+    """
+    found = env_findings(source.shown, source.text)
+    given = settings(source.text)
+    count = 0
+    for engine in engines_of(source, given):
+        count += 1
+        version = source.version if source.engine in ("", engine) else ""
+        values = {one.name: one.value.text for one in given}
+        version = version or engine_version(engine, values.get("IMAGE", ""))
+        found += setting_findings(source, engine, version, given)
+        if engine == "radiance":
+            found += _radiance(source, given, table_mib)
+    return found, count
+
+
+def engines_of(source: Source, given: tuple[Setting, ...]) -> list[str]:
+    """The engines whose variables an env file sets, by their names; else the one that the caller knows."""
+    names = {one.name for one in given}
+    found = [
+        engine for engine, prefixes in PREFIXES.items() if prefixes and any(name.startswith(prefixes) for name in names)
+    ]
+    if source.engine == "radiance" or len(names & _RADIANCE_KEYS) >= 2:
+        found.append("radiance")
+    return found or ([source.engine] if source.engine else [])
+
+
+def _radiance(source: Source, given: tuple[Setting, ...], table_mib: float | None) -> Iterator[Finding]:
+    values = {one.name: one.value.text for one in given}
+    floor = env_floor_mib(values, table_mib) if table_mib is not None else None
+    for one in given:
+        stated = stated_floor_mib(one.name, one.value.text)
+        if floor is not None and stated is not None and stated < floor:
+            message, fix = floor_words(one.name, stated, floor)
+            yield Finding("ttm-floor-low", "error", message, source.of_setting(one, value=True), fix)
+        if re.fullmatch(r"(?:[A-Z]+_)?IMAGE", one.name) and why_unpinned(one.value.text):
+            place = source.of_setting(one, value=True)
+            image = Word(one.value.text, place.line, place.column)
+            yield from image_findings(source, image)
+
+
+def file_findings(source: Source, kind: str, table_mib: float | None = None) -> tuple[list[Finding], int]:
+    """One file by its kind; what cannot be read as that kind is a finding."""
+    try:
+        if kind == "script":
+            return script_findings(source)
+        if kind == "compose":
+            return compose_findings(source)
+        if kind == "argv":
+            return argv_file_findings(source)
+        return env_file_findings(source, table_mib)
+    except ArchonError as err:
+        line = re.search(r":([0-9]+)(?::[0-9]+)?$", err.where)
+        place = Place(source.shown, int(line[1]) if line else 0)
+        return [Finding(err.code, "error", err.message, place, err.hint)], 0
