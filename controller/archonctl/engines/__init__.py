@@ -27,7 +27,7 @@ def adapter(kind: str) -> Adapter:
             raise DeclarationError(
                 "engine-unsupported",
                 f"no adapter for engine kind {kind!r} in this release",
-                hint="radiance and llamacpp are supported; vllm can be planned and rendered",
+                hint=f"known: {', '.join(KINDS)}",
             ) from None
         raise
     return cast(Adapter, module.ADAPTER)

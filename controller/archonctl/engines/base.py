@@ -160,7 +160,7 @@ class Api:
     """More fields of a streamed completion that the probe may send; one that is refused by name is dropped."""
     report: str = ""
     """GET path of machine-readable capacity; empty where the engine has none."""
-    report_format: Literal["", "llamacpp-props", "vllm-metrics", "radiance-server-info"] = ""
+    report_format: Literal["", "llamacpp-props", "vllm-metrics", "radiance-server-info", "sglang-server-info"] = ""
     busy: str = ""
     """GET path that tells how many requests run now (``/slots``, ``/load`` or Prometheus text)."""
     metrics: str = ""

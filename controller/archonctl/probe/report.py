@@ -1,7 +1,8 @@
 """What an engine says of its own capacity over HTTP, and whether its boot log agrees. Pure.
 
 Sources: llama.cpp b11434 tools/server/server-context.cpp (``/props``, ``/slots``); vLLM
-``vllm/v1/metrics/loggers.py`` (``vllm:cache_config_info``); radiance 1.0.5 docs (``/server_info``, ``/load``).
+``vllm/v1/metrics/loggers.py`` (``vllm:cache_config_info``); radiance 1.0.5 docs (``/server_info``, ``/load``);
+SGLang srt/entrypoints/http_server.py (``/get_server_info``).
 """
 
 from __future__ import annotations
@@ -71,6 +72,18 @@ def read_server_info(value: object, source: str) -> EngineReport:
         source,
         window=as_int(pick(value, "max_model_len")) or None,
         slots=as_int(pick(value, "max_num_seqs")) or None,
+        version=as_str(pick(value, "version")),
+    )
+
+
+def read_sglang_info(value: object, source: str) -> EngineReport:
+    """SGLang ``/get_server_info``: the server's arguments and the scheduler's figures in one table."""
+    return EngineReport(
+        source,
+        window=as_int(pick(value, "context_length")) or None,
+        slots=as_int(pick(value, "max_running_requests")) or None,
+        kv_tokens=as_int(pick(value, "max_total_num_tokens")) or None,
+        model_path=as_str(pick(value, "model_path")),
         version=as_str(pick(value, "version")),
     )
 

@@ -21,7 +21,14 @@ from archonctl.probe.jsonread import parse_json
 from archonctl.probe.ledger_leg import ledger_leg
 from archonctl.probe.limits import Limits
 from archonctl.probe.refusal import refusal, window_of
-from archonctl.probe.report import EngineReport, judge_report, read_cache_config, read_props, read_server_info
+from archonctl.probe.report import (
+    EngineReport,
+    judge_report,
+    read_cache_config,
+    read_props,
+    read_server_info,
+    read_sglang_info,
+)
 from archonctl.probe.session import OnProgress, Session
 from archonctl.probe.values import Depth, Leg, Progress, Verdict
 from archonctl.probe.verdict import judge
@@ -161,7 +168,8 @@ def _read(session: Session, body: bytes, content_type: str) -> EngineReport:
         return read_cache_config(body.decode("utf-8", "replace"), path)
     session.http.must_be_json(content_type, path, body)
     value = parse_json(body, session.http.excerpt(body))
-    return read_props(value, path) if form == "llamacpp-props" else read_server_info(value, path)
+    read = {"llamacpp-props": read_props, "sglang-server-info": read_sglang_info}.get(form, read_server_info)
+    return read(value, path)
 
 
 def _clean(session: Session, report: EngineReport) -> EngineReport:

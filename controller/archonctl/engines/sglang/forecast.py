@@ -1,0 +1,219 @@
+"""SGLang's pool in tokens for one declaration: from a boot that was seen, else from the card less the weights.
+
+``--mem-fraction-static`` is the share of a card for weights and pools together; what it leaves is the pools'
+(``profile_max_num_token`` in srt/model_executor/model_runner.py). Without one SGLang chooses a share by itself, which
+is not known here: then only a boot tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from archonctl.deployment.schema import Boot, Endpoint
+from archonctl.engines.base import CardShare, Forecast, Problem
+from archonctl.engines.sglang.kv import Rates, kv_share, pool_tokens, rates, static_bytes, swa_tokens
+from archonctl.engines.sglang.settings import Settings, boot_endpoint, settings_of
+from archonctl.host.profile import Host
+from archonctl.memory.demand import Demand
+from archonctl.memory.interval import GIB, MIB, Interval
+from archonctl.model.geometry import Geometry, ModelFacts
+
+CONTEXT_GIB = (0.3, 0.6, 1.5)
+"""Driver context and communication buffers of a rank before the weights: low, best, high. Assumed."""
+UNEVEN = 0.03
+"""How much more than an even share of the weights one rank may hold: norms and odd tensors are whole on each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Tokens, and how they were found; None and why not."""
+
+    tokens: Interval | None
+    method: str
+    bytes: Interval | None = None
+
+
+def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
+    """Apply the law. Raises DeclarationError for knobs that cannot be understood (see ``settings_of``)."""
+    settings = settings_of(endpoint)
+    each = rates(model.geometry, tp=settings.tp, dtype=settings.kv_dtype) if model and model.geometry else None
+    weights = _rank_weights(model, settings.tp)
+    pool = _capped(_pool(endpoint, settings, host, model, each, weights), settings)
+    return Forecast(
+        method=pool.method if pool.tokens else f"unknown: {pool.method}",
+        kv_tokens=pool.tokens,
+        seqs_limit=settings.running,
+        seq_len_limit=settings.context_tokens,
+        cards=tuple(_cards(endpoint, settings, host, each, weights, pool)),
+        demands=tuple(_demands(settings, weights, pool)),
+        notes=tuple(_notes(endpoint, settings)),
+        not_modelled=tuple(_not_modelled(settings, model)),
+        problems=tuple(_problems(endpoint, settings, model)),
+    )
+
+
+def _pool(
+    endpoint: Endpoint,
+    settings: Settings,
+    host: Host,
+    model: ModelFacts | None,
+    each: Rates | None,
+    weights: Interval | None,
+) -> Pool:
+    reasons = []
+    for boot in endpoint.boot:
+        pool, why = _seen(endpoint, settings, boot, each, model)
+        if pool:
+            return pool
+        reasons.append(why)
+    cards = host.cards[: settings.tp]
+    if each is None:
+        reasons.append(model.geometry_reason if model else "the model was not read")
+    elif not settings.fraction:
+        reasons.append("mem-fraction-static is not set, and the share that SGLang takes by itself is not known here")
+    elif len(cards) < settings.tp:
+        reasons.append(f"{settings.tp} ranks on {len(host.cards)} known cards")
+    elif weights is None:
+        reasons.append("the weights are not there to count")
+    else:
+        return _blind(settings, min(card.total_mib for card in cards), weights, each, model)
+    return Pool(None, "; ".join(reasons))
+
+
+def _seen(
+    endpoint: Endpoint, settings: Settings, boot: Boot, each: Rates | None, model: ModelFacts | None
+) -> tuple[Pool | None, str]:
+    if boot.engine_version != endpoint.engine.version:
+        return None, f"the boot of {boot.source} was of version {boot.engine_version}"
+    then = settings_of(boot_endpoint(endpoint, boot))
+    shape = ("tp", "page", "fraction", "swa_ratio", "mamba_ratio", "extras")
+    if differing := [name for name in shape if getattr(then, name) != getattr(settings, name)]:
+        return None, f"the boot of {boot.source} had another {' and '.join(differing)}"
+    tokens = Interval.exact(boot.kv_tokens)
+    if then.kv_dtype == settings.kv_dtype and then.running == settings.running:
+        return Pool(tokens, f"the boot of {boot.source}"), ""
+    if not (boot.kv_gib and each):
+        return None, f"the boot of {boot.source} had another dtype or number of requests, and names no kv_gib"
+    size = Interval.rounded(boot.kv_gib, GIB, "log")
+    return Pool(_tokens(size, settings, each, model), f"the {boot.kv_gib} GiB of the boot of {boot.source}", size), ""
+
+
+def _blind(settings: Settings, card_mib: int, weights: Interval, each: Rates, model: ModelFacts | None) -> Pool:
+    total = card_mib * MIB
+    ends = [
+        static_bytes(total - context * GIB, total - context * GIB - size, settings.fraction)
+        for context, size in zip(CONTEXT_GIB[::-1], (weights.high, weights.best, weights.low), strict=True)
+    ]
+    size = Interval(ends[0], ends[1], ends[2], "assumed")
+    method = (
+        f"blind: {total / GIB:.2f} GiB x {settings.fraction:g} - weights {weights.best / GIB:.2f} GiB, with "
+        f"{CONTEXT_GIB[1]} GiB ({CONTEXT_GIB[0]} to {CONTEXT_GIB[2]}) of the driver's own"
+    )
+    if size.high <= 0:
+        return Pool(Interval(0, 0, 0, "assumed"), f"{method}: the weights leave nothing", size)
+    return Pool(_tokens(size, settings, each, model), method, size)
+
+
+def _tokens(size: Interval, settings: Settings, each: Rates, model: ModelFacts | None) -> Interval:
+    low, best, high = (_count(max(0.0, end), settings, each, model) for end in (size.low, size.best, size.high))
+    return Interval(low, best, high, size.source)
+
+
+def _count(size: float, settings: Settings, each: Rates, model: ModelFacts | None) -> int:
+    geometry = model.geometry if model else None
+    if geometry and any(layer.attention == "recurrent" for layer in geometry.layers):
+        size = kv_share(size, settings.mamba_ratio)
+    if each.sliding:
+        return min(swa_tokens(size, each, settings.page, settings.swa_ratio))
+    token_bytes = each.full + each.indexer
+    # one page more than there are tokens: the first one is a dummy (memory_pool.py)
+    return max(0, pool_tokens(size, token_bytes, settings.page) - settings.page) if token_bytes else 0
+
+
+def _capped(pool: Pool, settings: Settings) -> Pool:
+    cap = settings.cap_tokens
+    if not cap or pool.tokens is None:
+        return pool
+    low, best, high = (min(cap, end) for end in (pool.tokens.low, pool.tokens.best, pool.tokens.high))
+    said = f"{pool.method}; at most max-total-tokens {cap:,}" if best == cap else pool.method
+    return Pool(Interval(low, best, high, pool.tokens.source), said, pool.bytes)
+
+
+def _rank_weights(model: ModelFacts | None, tp: int) -> Interval | None:
+    if model is None or not model.tensor_bytes:
+        return None
+    whole = sum(part.bytes for part in model.tensor_bytes)
+    return Interval(whole / tp, whole / tp, whole / tp * (1 + UNEVEN if tp > 1 else 1), "header")
+
+
+def _problems(endpoint: Endpoint, settings: Settings, model: ModelFacts | None) -> Iterator[Problem]:
+    contract = endpoint.contract
+    if settings.cap_tokens and settings.cap_tokens < contract.tokens_with_margin:
+        yield Problem(
+            "kv-tokens-short",
+            f"max-total-tokens caps the pool at {settings.cap_tokens:,} tokens, {contract.tokens_with_margin:,} are "
+            "needed",
+            "take it out, or raise it",
+        )
+    geometry = model.geometry if model else None
+    if geometry and 0 < geometry.trained_context < settings.context_tokens:
+        yield Problem(
+            "len-over-trained-context",
+            f"context-length {settings.context_tokens:,} is over the model's trained {geometry.trained_context:,}",
+            "SGLang refuses it unless SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN is set",
+        )
+    if geometry and _heads(geometry) % settings.tp and settings.tp % max(1, _heads(geometry)):
+        yield Problem("tp-unservable", f"{_heads(geometry)} KV heads do not divide over {settings.tp} ranks")
+
+
+def _heads(geometry: Geometry) -> int:
+    return max((layer.kv_heads for layer in geometry.layers if layer.attention not in ("mla", "recurrent")), default=0)
+
+
+def _demands(settings: Settings, weights: Interval | None, pool: Pool) -> Iterator[Demand]:
+    for rank in range(settings.tp):
+        if weights:
+            yield Demand("weights", "device", "", int(weights.best), "weights of a rank", weights.source, rank)
+        if pool.bytes and pool.bytes.best > 0:
+            size = int(pool.bytes.best)
+            yield Demand("kv_cache", "device", settings.kv_dtype, size, "pools", pool.bytes.source, rank)
+
+
+def _cards(
+    endpoint: Endpoint, settings: Settings, host: Host, each: Rates | None, weights: Interval | None, pool: Pool
+) -> Iterator[CardShare]:
+    needed = None
+    if each and not each.sliding:
+        needed = endpoint.contract.tokens_with_margin * (each.full + each.indexer) / MIB
+    held = max(0.0, pool.bytes.best) / MIB if pool.bytes else None
+    for card in host.cards:
+        if card.index not in [used.index for used in host.cards[: settings.tp]]:
+            yield CardShare(card.index, card.name, card.total_mib, None, None, None, None, None)
+            continue
+        yield CardShare(
+            card.index,
+            card.name,
+            card.total_mib,
+            card.total_mib * settings.fraction if settings.fraction else None,
+            weights.best / MIB if weights else None,
+            held,
+            needed,
+            held - needed if held is not None and needed is not None else None,
+        )
+
+
+def _notes(endpoint: Endpoint, settings: Settings) -> Iterator[str]:
+    yield "SGLang: plan and render; starting it under archonctl is not verified in this release"
+    if settings.kv_dtype != endpoint.contract.kv_dtype:
+        yield f"kv_dtype {endpoint.contract.kv_dtype} is served as --kv-cache-dtype {settings.kv_dtype}"
+    if not settings.fraction:
+        yield "mem-fraction-static is left to SGLang, which derives it from the card: state it, and the plan can count"
+
+
+def _not_modelled(settings: Settings, model: ModelFacts | None) -> Iterator[str]:
+    if model is None or model.geometry is None:
+        yield f"the pool: {model.geometry_reason if model else 'the model was not read'}"
+    yield "activations and CUDA graphs: SGLang takes them from what mem-fraction-static leaves of the card"
+    if settings.extras:
+        yield f"memory that {', '.join(settings.extras)} take"

@@ -1,0 +1,113 @@
+"""From a declaration to the settings that decide SGLang's pools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from archonctl.deployment.schema import Boot, Endpoint, KnobValue
+from archonctl.engines.declared import DeclaredKnobs
+from archonctl.engines.sglang.kv import KV_BYTES, MAMBA_RATIO, SWA_RATIO
+from archonctl.errors import DeclarationError
+
+ALIASES: Mapping[str, str] = {
+    "tp": "tp-size",
+    "tensor-parallel-size": "tp-size",
+    "pp": "pp-size",
+    "pipeline-parallel-size": "pp-size",
+    "dp": "dp-size",
+    "data-parallel-size": "dp-size",
+    "model": "model-path",
+}
+"""Other spellings of srt/server_args.py (0.5)."""
+
+DTYPES: Mapping[str, str] = {"f16": "auto", "fp16": "auto", "float16": "auto", "half": "auto", "fp8": "fp8_e5m2"}
+"""What ``--kv-cache-dtype`` takes for a dtype that it has no word for: the model's own, and the older fp8."""
+
+_UNMODELLED = (
+    "speculative-algorithm",
+    "speculative-draft-model-path",
+    "enable-lora",
+    "enable-hierarchical-cache",
+    "dp-size",
+    "pp-size",
+    "enable-dp-attention",
+    "cpu-offload-gb",
+    "disaggregation-mode",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The declaration as SGLang will understand it. ``fraction``, ``cap_tokens`` are 0 where nothing is said."""
+
+    tp: int
+    page: int
+    context_tokens: int
+    running: int
+    fraction: float
+    cap_tokens: int
+    kv_dtype: str
+    swa_ratio: float
+    mamba_ratio: float
+    extras: tuple[str, ...]
+    """Declared knobs that move memory in ways that no law here covers."""
+
+
+def settings_of(endpoint: Endpoint) -> Settings:
+    """The settings of one declaration.
+
+    Raises DeclarationError ``knob-twice``, ``knob-bad-value``, ``kv-dtype-unknown`` or ``kv-dtype-conflict``.
+    """
+    knobs = DeclaredKnobs(endpoint.engine.knobs, ALIASES)
+    fraction = knobs.decimal("mem-fraction-static")
+    if fraction >= 1:
+        raise DeclarationError(
+            "knob-bad-value",
+            f"mem-fraction-static is {fraction:g}; it is a share of the card, above 0 and below 1",
+            where=f"engine.knobs.{knobs.keys['mem-fraction-static']}",
+        )
+    return Settings(
+        tp=knobs.number("tp-size", 1, minimum=1),
+        page=knobs.number("page-size", 1, minimum=1),
+        context_tokens=knobs.number("context-length", endpoint.contract.len, minimum=1),
+        running=knobs.number("max-running-requests", endpoint.contract.seqs, minimum=1),
+        fraction=fraction,
+        cap_tokens=knobs.number("max-total-tokens", 0, minimum=1),
+        kv_dtype=_kv_dtype(endpoint, knobs),
+        swa_ratio=knobs.decimal("swa-full-tokens-ratio") or SWA_RATIO,
+        mamba_ratio=knobs.decimal("mamba-full-memory-ratio") or MAMBA_RATIO,
+        extras=tuple(
+            knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "False", "0", "1", "null")
+        ),
+    )
+
+
+def _kv_dtype(endpoint: Endpoint, knobs: DeclaredKnobs) -> str:
+    declared = endpoint.contract.kv_dtype
+    dtype = DTYPES.get(declared, declared)
+    if dtype not in KV_BYTES:
+        raise DeclarationError(
+            "kv-dtype-unknown",
+            f"no law for an SGLang cache of {declared!r}; there is one for f16 (the model's own), bf16, fp8_e4m3 and "
+            "fp8_e5m2",
+            where="contract.kv_dtype",
+            hint='the usual ones are "f16" and "fp8_e4m3"',
+        )
+    said = knobs.text("kv-cache-dtype").strip()
+    if said and DTYPES.get(said, said) != dtype:
+        raise DeclarationError(
+            "kv-dtype-conflict",
+            f"contract.kv_dtype says {declared!r}; knob {knobs.keys['kv-cache-dtype']} says {said!r}",
+            where=f"engine.knobs.{knobs.keys['kv-cache-dtype']}",
+            hint="take the knob out: the contract names the dtype",
+        )
+    return dtype
+
+
+def boot_endpoint(endpoint: Endpoint, boot: Boot) -> Endpoint:
+    """The declaration as it was at that boot."""
+    knobs: dict[str, KnobValue] = {**endpoint.engine.knobs, **boot.knobs}
+    contract = endpoint.contract.model_copy(update={"seqs": boot.seqs, "len": boot.len, "kv_dtype": boot.kv_dtype})
+    engine = endpoint.engine.model_copy(update={"version": boot.engine_version, "knobs": knobs})
+    return endpoint.model_copy(update={"contract": contract, "engine": engine})
