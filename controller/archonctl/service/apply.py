@@ -115,6 +115,8 @@ class _Change:
     on_event: OnEvent
     began: float = field(default_factory=time.monotonic)
     remarks: list[str] = field(default_factory=list)
+    went_back: bool = False
+    """True if what an earlier change left was found to be back at the old release already."""
 
     def __post_init__(self) -> None:
         self.turn = Turn(self.installed, self.hands, self.options.depth, self.say)
@@ -167,6 +169,8 @@ class _Change:
         """The release that a rollback means."""
         if not wanted and found is not None and (found.back or found.old):
             return found.back or found.old
+        if not wanted and self.went_back and current:
+            return current
         if wanted and not (wanted.isdigit() and len(wanted) < 4):
             return self.installed.resolve(wanted)
         held = [d for d in self.installed.history().held(other_than=current) if d in self.installed.digests()]
@@ -198,14 +202,17 @@ class _Change:
         if found is None:
             return None
         self.say("plan", f"an earlier change to release {found.new} (pid {found.pid}) ended {WORDS[found.phase]}")
-        if any(r.transaction == found.id and r.event != history.FAILED for r in self.installed.history().records):
+        ends = [r.event for r in self.installed.history().records if r.transaction == found.id]
+        if ends and ends[-1] != history.FAILED:
+            self.went_back = ends[-1] == history.ROLLED_BACK
             self.remarks += self.turn.start_again(found.dependants)
-            transaction.clear(self.installed.folder)
+            self.close()
             self.say("plan", "it was complete, and is closed now")
             return None
         if found.phase == "placing" and self.installed.current() == found.old:
             self.turn.place(None, found.drop_in)
-            transaction.clear(self.installed.folder)
+            self.close()
+            self.went_back = True
             self.say("plan", "the engine had not been touched; the unit is as it was")
             return None
         return found
@@ -253,12 +260,20 @@ class _Change:
 
     def way_back(self, new: str) -> str:
         """The release to return to: the last that held, else the current one that was never asked; empty if none."""
-        stored = set(self.installed.digests())
-        held = [d for d in self.installed.history().held(other_than=new) if d in stored]
+        asked = self.installed.history()
         current = self.installed.current()
-        last = self.installed.history().last(current)
-        never_asked = current in stored and current != new and last is None
-        return held[0] if held else current if never_asked else ""
+        never_asked = [current] if current and asked.last(current) is None else []
+        choices = [d for d in (*asked.held(), *never_asked) if d != new and self.is_whole(d)]
+        return choices[0] if choices else ""
+
+    def is_whole(self, digest: str) -> bool:
+        """True if the release is stored, and as it was rendered."""
+        try:
+            self.installed.stored(digest)
+        except HostRefusal as err:
+            self.remarks.append(f"release {digest} is passed over: {err.message}")
+            return False
+        return True
 
     # The change itself
 
@@ -280,15 +295,17 @@ class _Change:
         return self.undo(change, release, attempt, seen)
 
     def place(self, change: Transaction, release: StoredRelease) -> None:
-        """The last step that touches no engine; whatever goes wrong in it leaves everything as it was."""
+        """The last steps that touch no engine; whatever goes wrong in them leaves everything as it was."""
         transaction.save(self.installed.folder, change)
         try:
+            if change.back:
+                self.installed.keep_spares(self.installed.stored(change.back))
             self.turn.place(release)
         except BaseException:
             with self.interrupts.held():
                 self.installed.place(change.drop_in)
                 self.hands.systemd.reload()
-                transaction.clear(self.installed.folder)
+                self.close()
             self.say("plan", "nothing was changed")
             raise
 
@@ -309,7 +326,7 @@ class _Change:
         self.remarks += self.turn.start_again(change.dependants)
         event = history.ROLLED_BACK if change.by_hand else history.APPLIED
         self.record(event, attempt, release, change.old, change.id)
-        transaction.clear(self.installed.folder)
+        self.close()
         return ApplyResult(seen.endpoint, "applied", change.new, seen, (attempt,), tuple(self.remarks))
 
     def undo(self, change: Transaction, release: StoredRelease, attempt: Attempt, seen: Preview) -> ApplyResult:
@@ -319,7 +336,7 @@ class _Change:
             why = "no release of it ever held" if not change.back else "--no-rollback"
             self.say("stop", f"not going back: {why}; {self.installed.unit} is left stopped")
             self.turn.stop(release)
-            transaction.clear(self.installed.folder)
+            self.close()
             return ApplyResult(seen.endpoint, "failed", change.new, seen, (attempt,), tuple(self.remarks))
         self.say("stop", f"going back to release {change.back}: {'; '.join(attempt.reasons)[:300]}")
         change = change.at("undoing", *attempt.reasons)
@@ -345,7 +362,7 @@ class _Change:
         if again.holds:
             self.remarks += self.turn.start_again(change.dependants)
         self.record(history.ROLLED_BACK, again, old, change.new, change.id)
-        transaction.clear(self.installed.folder)
+        self.close()
         return again
 
     def abandon(self) -> None:
@@ -353,6 +370,11 @@ class _Change:
         name = self.installed.name
         self.say("stop", f"left half done: archonctl apply {name}, or archonctl rollback {name}, finishes it")
         raise Interrupted(self.interrupts.number or 2)
+
+    def close(self) -> None:
+        """Nothing is half done any more."""
+        self.installed.drop_spares()
+        transaction.clear(self.installed.folder)
 
     # What is written down
 

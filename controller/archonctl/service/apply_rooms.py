@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import re
@@ -19,7 +18,6 @@ from archonctl.probe.values import Depth
 from archonctl.release.load import StoredRelease
 from archonctl.release.preflight_file import PREFLIGHT_FILE
 from archonctl.release.render import command_of, render_release
-from archonctl.release.store import DIGEST_CHARS
 from archonctl.release.values import Release
 from archonctl.service import procfs
 from archonctl.service.artefact import check_artefact, image_of
@@ -31,18 +29,16 @@ from archonctl.service.lookup import find_recorded
 from archonctl.service.preflight import resolve_binary, split_listen
 from archonctl.service.preview import ApplyRooms
 from archonctl.service.surroundings import surroundings
-from archonctl.service.turn import AttemptWord, Hands, Judged
+from archonctl.service.turn import Hands, Judged
 from archonctl.service.unit import UnitState, show
 from archonctl.service.unit_log import last_lines
+from archonctl.service.verdicts import judged_of, written_verdict
 from archonctl.service.verify import Place, verify_installed
 
 PREFLIGHT = Path("/usr/lib/archon/ttm-preflight.sh")
 _PREFLIGHT_S = 60.0
 _REFUSED = re.compile(r"^ttm-preflight: refused: ([a-z-]+): (.*)$", re.MULTILINE)
 _NOTE = re.compile(r"^ttm-preflight: note: (.*)$", re.MULTILINE)
-_DEPTHS: tuple[Depth, ...] = ("ledger", "admission", "full")
-_WORDS: tuple[AttemptWord, ...] = ("holds", "broken", "no evidence")
-_VERDICT_LIMIT_BYTES = 8 << 20
 
 
 def rooms(say: Say) -> ApplyRooms:
@@ -130,27 +126,6 @@ def preflight(folder: Path, script: Path = PREFLIGHT) -> tuple[str, ...]:
     raise HostRefusal("preflight-failed", f"{script.name}: exit {done.returncode}: {last[0]}", where=str(file))
 
 
-def written_verdict(installed: Installed, digest: str, invocation: str, depth: Depth) -> Judged | None:
-    """The verdict that this very start wrote down, if it looked as deep as is wanted (or found it broken)."""
-    path = Place.of(os.environ).verdict(installed.name)
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            is_ours = os.fstat(handle).st_uid in (0, os.geteuid())
-            value = json.loads(file.read(_VERDICT_LIMIT_BYTES)) if is_ours else None
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or not invocation or value.get("invocation") != invocation:
-        return None
-    word = next((each for each in _WORDS if each == value.get("verdict")), None)
-    if word is None or str(value.get("release", ""))[:DIGEST_CHARS] != digest:
-        return None
-    judged = _judged(word, value)
-    if word == "holds" and (judged.depth not in _DEPTHS or _DEPTHS.index(judged.depth) < _DEPTHS.index(depth)):
-        return None
-    return judged
-
-
 def judge(installed: Installed, depth: Depth, say: Say) -> Judged:
     """Ask what runs now, apart from root's rights. Raises ArchonError, see ``verify_installed``."""
 
@@ -159,14 +134,4 @@ def judge(installed: Installed, depth: Depth, say: Say) -> Judged:
 
     hear: OnEvent = tell
     found = verify_installed(installed.name, Place.of(os.environ), depth=depth, on_event=hear)
-    return _judged(found.word, dict(found.value))
-
-
-def _judged(word: AttemptWord, value: dict[str, object]) -> Judged:
-    reasons, legs, facts = value.get("reasons"), value.get("legs"), value.get("facts")
-    codes = [str(value["code"])] if value.get("code") else []
-    if isinstance(legs, list):
-        codes += [str(leg["code"]) for leg in legs if isinstance(leg, dict) and leg.get("status") == "fail"]
-    depth = str(facts.get("depth", "")) if isinstance(facts, dict) else ""
-    texts = tuple(map(str, reasons)) if isinstance(reasons, list) else ()
-    return Judged(word, texts, tuple(dict.fromkeys(code for code in codes if code)), depth)
+    return judged_of(found.word, dict(found.value))

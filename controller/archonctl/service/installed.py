@@ -19,14 +19,16 @@ from pathlib import Path
 
 from archonctl.errors import HostRefusal, UsageError
 from archonctl.release.env_file import parse_env
+from archonctl.release.disk import refusing, sync_folder
 from archonctl.release.load import StoredRelease, load_release
 from archonctl.release.render import ARGV_FILE, DROP_IN_FILE, ENV_FILE, INSTALLED
-from archonctl.release.store import CURRENT, DIGEST_CHARS, current_name
+from archonctl.release.store import CURRENT, DIGEST_CHARS, current_name, switch_current
 from archonctl.service.history import History, read_history
 from archonctl.service.state import EndpointState, atomic_write
 from archonctl.service.transaction import Transaction, load
 
 DROP_IN = "10-release.conf"
+SPARE_LINK = ".back"
 _UNITS = Path("/etc/systemd/system")
 _DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_CHARS}}}")
 _FILE_LIMIT_BYTES = 4 << 20
@@ -46,6 +48,7 @@ class Installed:
         self.home = INSTALLED / name / "releases" / CURRENT
         self.history_file = self.folder / "history.jsonl"
         self.proc = root / "proc"
+        self._spare_drop_in = below(root, _UNITS) / f"{self.unit}.d" / f".{DROP_IN}.back"
         self.drop_in_file = below(root, _UNITS) / f"{self.unit}.d" / DROP_IN
 
     @property
@@ -68,9 +71,7 @@ class Installed:
     def placed(self) -> str | None:
         """The drop-in that systemd reads; None where there is none."""
         try:
-            return self.drop_in_file.read_bytes()[:_FILE_LIMIT_BYTES].decode("utf-8", "surrogateescape")
-        except FileNotFoundError:
-            return None
+            return _text(self.drop_in_file)
         except OSError as err:
             raise HostRefusal("state-unreadable", err.strerror or str(err), where=str(self.drop_in_file)) from None
 
@@ -84,6 +85,9 @@ class Installed:
                 self.drop_in_file.unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # a person's own drop-ins stay
                     folder.rmdir()
+            elif _text(self._spare_drop_in) == text:
+                self._spare_drop_in.replace(self.drop_in_file)
+                sync_folder(folder)
             else:
                 folder.mkdir(mode=0o755, parents=True, exist_ok=True)
                 atomic_write(self.drop_in_file, text.encode("utf-8", "surrogateescape"), 0o644)
@@ -91,6 +95,35 @@ class Installed:
             where = str(self.drop_in_file)
             raise HostRefusal("unit-unwritable", err.strerror or str(err), where=where, hint="run as root") from None
         return True
+
+    def switch(self, digest: str) -> None:
+        """Make a stored release the current one, in one step. Raises HostRefusal as ``release.store``."""
+        spare = self.releases / SPARE_LINK
+        if current_name(self.releases) != digest and spare.is_symlink() and os.fspath(spare.readlink()) == digest:
+            with refusing(self.releases):
+                spare.replace(self.releases / CURRENT)
+                sync_folder(self.releases)
+        switch_current(self.releases, digest)
+
+    def keep_spares(self, release: StoredRelease) -> None:
+        """Lay ready what goes back to a release: its drop-in and a link to it, so that a rename is all it takes.
+
+        A disk that fills up later cannot keep the endpoint down then. Raises HostRefusal.
+        """
+        self.drop_spares()
+        try:
+            self.drop_in_file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            atomic_write(self._spare_drop_in, release.files[DROP_IN_FILE], 0o644)
+            (self.releases / SPARE_LINK).symlink_to(release.folder.name)
+        except OSError as err:
+            where = str(self._spare_drop_in)
+            raise HostRefusal("unit-unwritable", err.strerror or str(err), where=where, hint="run as root") from None
+
+    def drop_spares(self) -> None:
+        """Take them away; what cannot be removed is in nobody's way."""
+        for path in (self._spare_drop_in, self.releases / SPARE_LINK):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
     def digests(self) -> list[str]:
         """Every stored release."""
@@ -141,6 +174,13 @@ def installed_names(root: Path = Path("/")) -> list[str]:
             if Installed(name, root).exists:
                 found.append(name)
     return found
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_bytes()[:_FILE_LIMIT_BYTES].decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return None
 
 
 def argv_of(release: StoredRelease) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from typing import Literal
 from archonctl.errors import ArchonError, HostRefusal
 from archonctl.probe.values import Depth
 from archonctl.release.load import StoredRelease
-from archonctl.release.store import switch_current
 from archonctl.service.dbus import Systemd
 from archonctl.service.events import Say
 from archonctl.service.installed import Installed, drop_in_of
@@ -125,7 +124,7 @@ class Turn:
 
     def switch(self, digest: str) -> None:
         """Make a stored release the current one."""
-        switch_current(self.installed.releases, digest)
+        self.installed.switch(digest)
 
     def start(self, digest: str) -> Attempt:
         """Start the unit, wait for the result of that very job, then for the verdict. Never raises for the engine.
