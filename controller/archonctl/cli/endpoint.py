@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from archonctl.cli.output import Output
-from archonctl.deployment.find import find_endpoint
+from archonctl.deployment.find import PREFERRED, VARIABLE, find_endpoint
 from archonctl.deployment.load import LoadedEndpoint, load_endpoint, parse_setting
 from archonctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from archonctl.service.installed import Installed
 
 _FLAGS = {
     "seqs": "contract.seqs",
@@ -30,6 +34,30 @@ def endpoint_of(args: Namespace, out: Output) -> LoadedEndpoint:
     }
     flags |= dict(parse_setting(text) for text in args.set)
     return load_endpoint(path, flags, os.environ)
+
+
+def installed_of(word: str | None, out: Output) -> Installed:
+    """The installed endpoint that a name or a declaration's path means; its declaration need not be there any more.
+
+    Raises UsageError ``endpoint-not-installed``, or as ``find_endpoint``.
+    """
+    from archonctl.service.installed import Installed, installed_names
+
+    names = installed_names()
+    chosen = word or os.environ.get(VARIABLE, "")
+    if not chosen and names:
+        preferred = [name for name in names if name == PREFERRED] or names
+        if len(preferred) == 1:
+            out.talk(f"archonctl: endpoint {preferred[0]} (of {len(names)} installed)")
+            return Installed(preferred[0])
+    if chosen in names:
+        return Installed(chosen)
+    path, _said = find_endpoint(chosen or None, os.environ, _here())
+    if path.stem not in names:
+        known = ", ".join(names) or "none"
+        why = f"{path.stem} is not installed on this machine"
+        raise UsageError("endpoint-not-installed", why, hint=f"archonctl apply {path.stem}; installed: {known}")
+    return Installed(path.stem)
 
 
 def _here() -> Path:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 Handler = Callable[[argparse.Namespace, Output], int]
 
 EXIT_CODES = """exit codes:
-  0  holds / done             4  refused before anything was started
-  1  contract or check failed 5  the host refuses (port, memory, binary, limit)
-  2  usage or declaration     70 internal fault
-  3  no evidence (unknown)    128+N ended by signal N"""
+  0  holds / done             5  the host refuses (port, memory, binary, limit)
+  1  contract or check failed 6  rolled back, and the old release holds
+  2  usage or declaration     7  rolled back, and it does not hold either
+  3  no evidence (unknown)    8  drift found
+  4  refused before the start 70 internal fault; 128+N ended by signal N"""
 
 OVERVIEW = f"""Plan the memory of a self-hosted LLM endpoint, render what runs it, refuse what cannot work,
 start it, and believe only the engine's own boot log and real requests.
@@ -31,6 +32,7 @@ examples:
   archonctl plan env/tiny.toml --json        the same value for tools (archonctl.plan/1)
   archonctl render tiny --out build/tiny     env file, argv and systemd unit, nothing else touched
   archonctl up tiny --once                   plan, start, verify, stop: the verdict is the exit code
+  archonctl apply archon                     the installed unit: from what runs to what is declared, or back
   archonctl probe tiny                       full-height requests against what runs
   archonctl explain contract-short           what a refusal means and what to do
 
@@ -39,11 +41,18 @@ examples:
 
 VERBS: dict[str, str] = {
     "plan": "will the contract hold? judged before anything starts",
+    "gate": "refuse stale knobs, short contracts and traps in what starts an engine, before it is started",
     "render": "write env file, argv and systemd unit of an endpoint into a folder",
     "up": "start an endpoint and verify it: plan, render, start, boot ledger, full-height requests, verdict",
+    "apply": "change an installed endpoint to its declaration: checks, stop, start, verdict, or back to what held",
+    "rollback": "go back to an earlier release of an installed endpoint, and verify it",
+    "status": "every installed endpoint: unit, release, verdict, age, restarts, contract",
+    "history": "what became of each release of an installed endpoint",
+    "drift": "what runs against its release and against what it was verified on",
+    "logs": "the journal of an installed endpoint's running start",
     "probe": "verify a running endpoint by its boot ledger and by real full-height requests",
     "verify": "the verdict on an installed unit's start: its boot log and full-height requests",
-    "stop": "stop the engine that 'up' left running",
+    "stop": "stop the engine that 'up' left running, or an installed unit",
     "ledger": "read an engine's boot log: what it allocated, as evidence",
     "inspect": "what a model file needs, from its header alone",
     "install": "place archonctl, its units and accounts on this machine or into an image",

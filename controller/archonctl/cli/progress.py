@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from archonctl.cli.output import Output, written
 from archonctl.probe.values import Progress
-from archonctl.service.events import Event
+from archonctl.service.events import Event, Phase, Say
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -84,6 +84,11 @@ class Talker:
         count = f"{progress.done_tokens:,} of {progress.total_tokens:,} tokens"
         self._draw(f"{progress.leg}: {count}{f', {progress.text}' if progress.text else ''}", share)
 
+    def read(self, path: str, done_bytes: int, total_bytes: int) -> None:
+        """How far a file was read."""
+        count = f"{done_bytes / 2**30:,.1f} of {total_bytes / 2**30:,.1f} GiB"
+        self._draw(f"sha256 of {path}: {count}", done_bytes / total_bytes if total_bytes else None)
+
     def _draw(self, text: str, share: float | None) -> None:
         if self._bar is None:
             now, moved = time.monotonic(), abs((share or 0.0) - self._share) >= _MOVED
@@ -100,3 +105,13 @@ class Talker:
         if self._bar is not None and self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
+
+
+def saying(talker: Talker) -> Say:
+    """The talker for rooms that tell steps before the time of a change counts."""
+    began = time.monotonic()
+
+    def say(phase: Phase, text: str, fraction: float | None = None, *, progress: bool = False) -> None:
+        talker.event(Event(phase, text, time.monotonic() - began, fraction, progress))
+
+    return say

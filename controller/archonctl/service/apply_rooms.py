@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 import re
 import subprocess
@@ -21,7 +20,7 @@ from archonctl.release.render import command_of, render_release
 from archonctl.release.values import Release
 from archonctl.service import procfs
 from archonctl.service.artefact import check_artefact, image_of
-from archonctl.service.dbus import Systemd, open_bus
+from archonctl.service.dbus import Job, JobVerb, Systemd, dependants, open_bus
 from archonctl.service.events import Event, OnEvent, Say
 from archonctl.service.gone import group_pids, wait_gone
 from archonctl.service.installed import Installed
@@ -32,8 +31,8 @@ from archonctl.service.surroundings import surroundings
 from archonctl.service.turn import Hands, Judged
 from archonctl.service.unit import UnitState, show
 from archonctl.service.unit_log import last_lines
-from archonctl.service.verdicts import judged_of, written_verdict
-from archonctl.service.verify import Place, verify_installed
+from archonctl.service.verdicts import PLACE, judged_of, written_verdict
+from archonctl.service.verify import verify_installed
 
 PREFLIGHT = Path("/usr/lib/archon/ttm-preflight.sh")
 _PREFLIGHT_S = 60.0
@@ -55,6 +54,40 @@ def hands() -> Iterator[Hands]:
     """The hands as they are, with the bus open. Raises HostRefusal, see ``open_bus``."""
     with open_bus() as bus:
         yield hands_over(bus)
+
+
+@contextmanager
+def looking_hands() -> Iterator[Hands]:
+    """Hands that only look: no bus is opened, and no privilege is needed."""
+    yield hands_over(Looking())
+
+
+class Looking:
+    """systemd as anybody may ask it; a start, a stop or a reload is refused."""
+
+    def show(self, unit: str) -> UnitState:
+        """See ``Systemd``."""
+        return show(unit)
+
+    def dependants(self, unit: str) -> tuple[str, ...]:
+        """See ``Systemd``."""
+        return dependants(unit)
+
+    def reload(self) -> None:
+        """Refused."""
+        raise _only_looking("daemon-reload")
+
+    def reset_failed(self, unit: str) -> None:
+        """Refused."""
+        raise _only_looking(f"reset-failed {unit}")
+
+    def begin(self, verb: JobVerb, unit: str) -> Job:
+        """Refused."""
+        raise _only_looking(f"{verb} {unit}")
+
+
+def _only_looking(what: str) -> HostRefusal:
+    return HostRefusal("not-permitted", f"--check changes nothing: no {what}", hint="leave out --check")
 
 
 def hands_over(systemd: Systemd) -> Hands:
@@ -133,5 +166,5 @@ def judge(installed: Installed, depth: Depth, say: Say) -> Judged:
         say(event.phase, event.text, event.fraction, progress=event.progress)
 
     hear: OnEvent = tell
-    found = verify_installed(installed.name, Place.of(os.environ), depth=depth, on_event=hear)
+    found = verify_installed(installed.name, PLACE, depth=depth, on_event=hear)
     return judged_of(found.word, dict(found.value))

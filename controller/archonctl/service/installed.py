@@ -18,8 +18,8 @@ import re
 from pathlib import Path
 
 from archonctl.errors import HostRefusal, UsageError
-from archonctl.release.env_file import parse_env
 from archonctl.release.disk import refusing, sync_folder
+from archonctl.release.env_file import parse_env
 from archonctl.release.load import StoredRelease, load_release
 from archonctl.release.render import ARGV_FILE, DROP_IN_FILE, ENV_FILE, INSTALLED
 from archonctl.release.store import CURRENT, DIGEST_CHARS, current_name, switch_current

@@ -45,3 +45,12 @@ def read_log(command: list[str]) -> list[str]:
         hint = "run as root, or as a member of the group systemd-journal"
         raise HostRefusal("journal-unreadable", f"journalctl: {said[:300]}", hint=hint)
     return done.stdout.decode("utf-8", "replace").splitlines()
+
+
+def follow_log(command: list[str]) -> int:
+    """Let journalctl write to this process's own output until somebody ends it; its exit status."""
+    try:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL) as journal:
+            return journal.wait()
+    except OSError as err:
+        raise HostRefusal("journal-unreadable", f"journalctl: {err.strerror}") from None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from archonctl.probe.values import Depth
+from archonctl.release.render import INSTALLED
 from archonctl.release.store import DIGEST_CHARS
 from archonctl.service.history import VERIFIED, Record
 from archonctl.service.installed import Installed
@@ -16,6 +18,8 @@ from archonctl.service.verify import Place
 _DEPTHS: tuple[Depth, ...] = ("ledger", "admission", "full")
 _WORDS: tuple[AttemptWord, ...] = ("holds", "broken", "no evidence")
 _LIMIT_BYTES = 8 << 20
+PLACE = Place(INSTALLED, Path("/run/archon"), user=False)
+"""Where the system's endpoints and their verdicts lie, whatever the caller's environment says."""
 
 
 def written_verdict(installed: Installed, digest: str, invocation: str, depth: Depth) -> Judged | None:
@@ -58,7 +62,7 @@ def _word(value: Mapping[str, object]) -> AttemptWord | None:
 
 def _written(name: str, digest: str, invocation: str) -> Mapping[str, object]:
     """What lies there; empty if it is of another start, of another release, or not root's."""
-    path = Place.of(os.environ, 0).verdict(name)
+    path = PLACE.verdict(name)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:

@@ -28,6 +28,30 @@ def endpoint(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def installed(verb: argparse.ArgumentParser) -> None:
+    """ENDPOINT, as it is installed: its declaration need not be there."""
+    verb.add_argument(
+        "endpoint",
+        nargs="?",
+        metavar="ENDPOINT",
+        help="name of an installed endpoint; default: $ARCHON_ENDPOINT, else 'archon' or the only one",
+    )
+
+
+def changing(verb: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """How a running endpoint is changed."""
+    group = verb.add_argument_group("change")
+    group.add_argument("--yes", "-y", action="store_true", help="do not ask before the running engine is stopped")
+    group.add_argument("--no-rollback", action="store_true", help="leave a release that does not hold stopped")
+    group.add_argument(
+        "--verify",
+        choices=("ledger", "admission", "full"),
+        default="full",
+        help="how deep: the boot log only; full-height requests admitted; held at once until all answered (default)",
+    )
+    return group
+
+
 def probing(verb: argparse.ArgumentParser) -> None:
     """How deep a probe goes."""
     group = verb.add_argument_group("probe")

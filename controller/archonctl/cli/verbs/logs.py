@@ -1,0 +1,30 @@
+"""``archonctl logs``."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from archonctl.cli.endpoint import installed_of
+from archonctl.cli.output import Output
+from archonctl.errors import UsageError
+
+
+def run(args: Namespace, out: Output) -> int:
+    """The journal of this start; following is journalctl's own."""
+    from archonctl.service.unit import show
+    from archonctl.service.unit_log import follow_log, log_command, read_log
+
+    installed = installed_of(args.endpoint, out)
+    invocation = show(installed.unit).invocation
+    command = log_command(installed.unit, invocation, lines=args.lines, follow=args.follow)
+    if args.follow:
+        if out.json:
+            raise UsageError("logs-follow-json", "a log that is followed has no end, and JSON needs one", hint="-n N")
+        return follow_log(command)
+    lines = read_log(command)
+    if out.json:
+        value = {"schema": "archonctl.logs/1", "endpoint": installed.name, "unit": installed.unit}
+        out.value({**value, "invocation": invocation or None, "lines": lines})
+    else:
+        out.answer("\n".join(lines) if lines else f"{installed.unit}: nothing is in the journal of this start")
+    return 0
