@@ -16,7 +16,7 @@ from archonctl import __version__
 from archonctl.cli import main as entry
 from archonctl.cli.parser import build_parser
 
-VERBS = ("plan", "render", "up", "probe", "stop", "ledger", "inspect", "explain", "completion")
+VERBS = ("plan", "render", "up", "probe", "stop", "ledger", "inspect", "knobs", "explain", "completion")
 
 
 def test_the_version_is_printed(run_cli: Any) -> None:

@@ -52,6 +52,8 @@ VERBS = {
     "ledger",
     "ledger-check",
     "inspect",
+    "gate",
+    "knobs",
     "explain",
     "stop",
     "error",
@@ -293,6 +295,42 @@ def test_a_rendering_and_its_repetition(ask: Ask, tmp_path: Path, small: Callabl
 def test_an_explanation_and_the_list(ask: Ask) -> None:
     assert ask("explain", "contract-short")["code"] == "contract-short"
     assert "contract-short" in ask("explain")["codes"]
+
+
+def test_what_the_gate_found(ask: Ask, tmp_path: Path) -> None:
+    script = tmp_path / "start.sh"
+    script.write_text("#!/bin/sh\n# archonctl: engine=vllm version=0.9.2\nexec vllm serve m --enable-reasonin\n")
+    value = ask("gate", script, code=4)
+    assert (value["refused"], value["errors"]) == (True, 1)
+    assert ask("gate", "env/archon.toml", "--no-environment", cwd=REPOSITORY)["refused"] is False
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show",),
+        ("show", "radiance"),
+        ("show", "llamacpp", "b11434", "--flag", "ctx-size"),
+        ("why", "prefix-cache-host-mib"),
+        ("why", "mlock", "--engine", "llamacpp"),
+        ("diff", "radiance", "1.8.1", "1.8.1"),
+    ],
+    ids=" ".join,
+)
+def test_the_flags_of_an_engine(ask: Ask, words: tuple[str, ...]) -> None:
+    assert ask("knobs", *words)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"), [(("-m", "x", "-c", "4096"), 0), (("-c 4096", "--mlock", "-fa"), 4), ((), 0)], ids=str
+)
+def test_the_verdict_on_a_command_line(run_cli: Any, argv: tuple[str, ...], code: int) -> None:
+    options = ("--engine", "llamacpp", "--engine-version", "b11434", "--json")
+    done = run_cli("knobs", "check", *options, "--", *argv)
+    assert done.code == code
+    value = _check(json.loads(done.stdout))
+    assert value["verdict"] == ("refused" if code else "good")
+    assert value["argv"] == list(argv)
 
 
 def test_an_empty_log_is_null(ask: Ask, tmp_path: Path) -> None:
@@ -644,6 +682,20 @@ WRONG: dict[str, list[Change]] = {
         (("parts",), 0),
     ],
     "explain-1": [(("page",), ""), (("code",), "Not A Code"), (("codes",), {"a-b": "both shapes at once"})],
+    "gate-1": [
+        (("refused",), "no"),
+        (("findings", 0, "severity"), "fatal"),
+        (("findings", 0, "line"), 0),
+        (("files",), None),
+    ],
+    "knobs-1": [
+        (("added", 0, "type"), "number"),
+        (("added", 0, "choices"), "a"),
+        (("removed", 0, "note"), 0),
+        (("renamed",), None),
+        (("changed",), {}),
+        (("verdict",), "good"),  # both shapes at once
+    ],
     "verify-1": [
         (("verdict",), "ok"),
         (("verdict",), "broken"),  # without a reason
@@ -697,6 +749,7 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "ledger-check-1": ask("ledger", "check", cases, schema="ledger-check"),
         "inspect-1": ask("inspect", tiny_gguf("qwen3next")),
         "explain-1": ask("explain", "contract-short"),
+        "knobs-1": ask("knobs", "diff", "radiance", "1.2.0", "1.8.1"),
         "verify-1": _verified(up),
         "install-1": ask("install", "--root", folder / "image"),
         "stop-1": {"schema": "archonctl.stop/1", "endpoint": "small", "stopped": None},
