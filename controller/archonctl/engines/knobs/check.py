@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from archonctl.engines.knobs import plain_argv, vllm_argv
@@ -19,6 +19,11 @@ _PREFIXES = {"llamacpp": ("LLAMA_ARG_",), "vllm": ("VLLM_",), "sglang": ("SGLANG
 _WHOLE = frozenset({"llamacpp"})
 """Engines whose list names every variable of theirs; the others read some in other places."""
 _MOST_WORDS = 10_000
+_SPREAD = 12
+"""Versions that are tried besides those where a word's own form changes, where no version is declared."""
+_ON, _OFF = ("1", "true", "on", "enabled"), ("0", "false", "off", "disabled")
+_LLAMA_WORDS_SINCE = version_key("llamacpp", "b7376")
+"""From here on, enabled, off and disabled are read too; before, a bare flag's variable is 1 or true."""
 _SGLANG_MODEL_SINCE = version_key("sglang", "0.5.16")
 """From here ``sglang serve MODEL`` is ``--model-path MODEL``; before, a model without its option is refused."""
 
@@ -44,7 +49,7 @@ def check_argv(
         message = f"{len(argv):,} arguments, of which {_MOST_WORDS:,} are looked at"
         return (ArgvFinding("knob-not-checked", "error", message, "no command line is that long"),)
     if not version:
-        return _any_version(table, lambda one: _judged(one, argv, open_words or {}, module))
+        return _any_version(table, argv, lambda one: _judged(one, argv, open_words or {}, module))
     return _judged(edition(table, version), argv, open_words or {}, module)
 
 
@@ -101,19 +106,30 @@ def _in_order(judge: Judge) -> tuple[ArgvFinding, ...]:
     return tuple(found)
 
 
-def _any_version(table: KnobTable, check: Callable[[Edition], tuple[ArgvFinding, ...]]) -> tuple[ArgvFinding, ...]:
+def _any_version(
+    table: KnobTable, words: Iterable[str], check: Callable[[Edition], tuple[ArgvFinding, ...]]
+) -> tuple[ArgvFinding, ...]:
     """What is wrong in every version; what only the newest refuses is a warning."""
     newest = check(edition(table, table.newest))
-    everywhere: set[tuple[str, int, str]] | None = None
-    for version in table.versions:
-        errors = {_what(finding) for finding in check(edition(table, version)) if finding.severity == "error"}
-        everywhere = errors if everywhere is None else everywhere & errors
+    everywhere = {_what(finding) for finding in newest if finding.severity == "error"}
+    for version in _telling(table, words) if everywhere else ():
+        everywhere &= {_what(finding) for finding in check(edition(table, version)) if finding.severity == "error"}
     return tuple(
         finding
-        if finding.severity != "error" or _what(finding) in (everywhere or ())
+        if finding.severity != "error" or _what(finding) in everywhere
         else replace(finding, severity="warning", message=f"{finding.message} (the version is not declared)")
         for finding in newest
     )
+
+
+def _telling(table: KnobTable, words: Iterable[str]) -> list[str]:
+    """The versions that may judge these words differently: where a form of one of them begins, and a few between."""
+    names = {name for word in words for name in (word, word.partition("=")[0], word.replace("_", "-"))}
+    rows = [row for name in names for row in (*table.by_option.get(name, ()), *table.by_variable.get(name, ()))]
+    begins = {version for row in rows for version in (row.since, row.removed) if version}
+    step = max(1, len(table.versions) // _SPREAD)
+    chosen = {*begins, *table.versions[::step], *(row.last_seen for row in rows if row.last_seen)}
+    return sorted(chosen & {*table.versions}, key=table.key)
 
 
 def _what(finding: ArgvFinding) -> tuple[str, int, str]:
@@ -133,7 +149,7 @@ def check_env(
     """
     table = load_table(engine)
     if not version:
-        return _any_version(table, lambda one: tuple(_variables(one, env, open_values)))
+        return _any_version(table, env, lambda one: tuple(_variables(one, env, open_values)))
     return tuple(_variables(edition(table, version), env, open_values))
 
 
@@ -141,7 +157,10 @@ def _variables(one: Edition, env: Mapping[str, str], open_values: Container[str]
     judge = Judge(one, (), {})
     for name, value in env.items():
         found = one.variables.get(name)
-        if found is not None:
+        if found is not None and found.knob.refused:
+            message = f"{judge.engine} refuses {name}: {found.knob.refused}"
+            judge.add(ArgvFinding("knob-retired", "error", message, found.knob.refused, argument=name))
+        elif found is not None:
             if name not in open_values and (reason := _misread_variable(one, found.knob, value)):
                 message = f"{name} is {value[:80]!r}: {reason}"
                 judge.add(ArgvFinding("knob-bad-value", "error", message, argument=name), certain=judge.read)
@@ -157,12 +176,17 @@ def _variables(one: Edition, env: Mapping[str, str], open_values: Container[str]
 
 
 def _misread_variable(one: Edition, knob: Knob, value: str) -> str:
-    if one.table.engine == "llamacpp" and knob.type in ("bool", "switch"):
-        words = ("on", "enabled", "true", "1", "off", "disabled", "false", "0")
-        return "" if value in words or knob.type == "bool" else f"it takes one of {', '.join(words)}"
-    if one.table.engine == "llamacpp":
+    """Why the value of a variable is refused or ignored; the others of Python are read where they are used."""
+    if one.table.engine == "radiance":
+        return strict(knob, value) if value else ""
+    if one.table.engine != "llamacpp":
+        return ""
+    if knob.type not in ("bool", "switch"):
         return llama(knob, value)
-    return strict(knob, value) if one.table.engine == "radiance" and value else ""
+    wordy = one.table.key(one.version) >= _LLAMA_WORDS_SINCE
+    known = (*_ON, *_OFF) if wordy else ("1", "true", "0", "false", "")
+    ignored = "anything else is refused" if wordy and knob.type == "switch" else "anything else is ignored"
+    return "" if value in known else f"it takes one of {', '.join(filter(None, known))}; {ignored}"
 
 
 def _absent_variable(judge: Judge, name: str) -> None:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from archonctl.engines.knob_values import FALSY, TRUTHY
 from archonctl.engines.knobs.bounds import expects, in_range
 from archonctl.engines.knobs.row import Knob
 
@@ -44,7 +43,7 @@ def sglang(knob: Knob, text: str) -> str:
 
 def llama(knob: Knob, text: str) -> str:
     """common/arg.cpp: ``std::stoi`` and ``std::stof`` take what leads and drop the rest, words are exact."""
-    return "" if _same_word(knob, text) else _read(knob, text, _leading_number)
+    return _read(knob, text, _leading_number)
 
 
 def strict(knob: Knob, text: str) -> str:
@@ -114,15 +113,6 @@ def _leading_number(knob: Knob, text: str) -> float | str:
     if knob.type != "float" and not _LEAST <= number < _MOST:
         return "it does not fit into 32 bits"
     return number
-
-
-def _same_word(knob: Knob, text: str) -> bool:
-    """on, off and auto have synonyms in common/arg.cpp (is_truthy, is_falsey, is_autoy)."""
-    return (
-        ("on" in knob.choices and text in TRUTHY - {"yes"})
-        or ("off" in knob.choices and text in FALSY - {"no"})
-        or ("auto" in knob.choices and text in ("auto", "-1"))
-    )
 
 
 def _plain_number(knob: Knob, text: str) -> float | str:
