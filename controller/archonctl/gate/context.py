@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ from archonctl.deployment.find import declarations
 from archonctl.deployment.load import load_endpoint
 from archonctl.deployment.schema import Endpoint
 from archonctl.errors import ArchonError
+from archonctl.release.values import MANIFEST
 
 _COMMENT = re.compile(
     r"[#;][^\n]*\barchonctl:(?=[^\n]*\bengine(?:-version)?=)(?:[^\n]*?\bengine=(?P<engine>[a-z]+))?"
     r"(?:[^\n]*?\b(?:engine-)?version=(?P<version>[A-Za-z0-9._+-]+))?"
 )
 _PINNED = re.compile(r"\b(?P<engine>vllm|sglang)(?:\[[^\]\n]*\])?==(?P<version>[0-9][A-Za-z0-9.]*)")
+_MANIFEST_LIMIT = 1 << 20
 _KINDS = {"llama": "llamacpp", "llamacpp": "llamacpp", "vllm": "vllm", "sglang": "sglang", "radiance": "radiance"}
 
 
@@ -34,6 +37,16 @@ def said_in(text: str) -> Known:
         return Known(_KINDS.get(found["engine"] or "", ""), found["version"] or "")
     pins = {(found["engine"], found["version"]) for found in _PINNED.finditer(text)}
     return Known(*pins.pop()) if len(pins) == 1 else Known()
+
+
+def rendered_for(folder: Path) -> Known:
+    """The engine that a rendered release in this folder is for; empty where it is none."""
+    try:
+        value = json.loads((folder / MANIFEST).read_bytes()[:_MANIFEST_LIMIT])
+        engine = value["engine"]
+        return Known(str(engine["kind"]), str(engine["version"]))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return Known()
 
 
 def beside(path: Path, engine: str = "") -> Endpoint | None:

@@ -14,7 +14,7 @@ from archonctl.foreign.files import read_text
 from archonctl.foreign.units import read_unit
 from archonctl.gate import discover
 from archonctl.gate.artefact import Progress
-from archonctl.gate.context import Known, beside, said_in
+from archonctl.gate.context import Known, beside, rendered_for, said_in
 from archonctl.gate.endpoint import check_endpoint
 from archonctl.gate.foreign_files import file_findings
 from archonctl.gate.inherited import config_findings
@@ -24,6 +24,7 @@ from archonctl.gate.unit.verify import verify_findings
 from archonctl.gate.values import GateReport, in_order
 from archonctl.gate.where import of_error
 from archonctl.model.rad import RadManifest
+from archonctl.release.load import load_release
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Options:
 
     ``environ`` is the environment that an engine started from here would inherit, ``root`` the root of the
     configuration files that it would read (None: neither is looked at). ``installed`` is the root below which
-    installed releases are compared.
+    the installed release of the endpoint ``installed_name`` is compared.
     """
 
     engine: str = ""
@@ -41,6 +42,7 @@ class Options:
     verify_files: bool = False
     verify_units: bool = True
     installed: Path | None = None
+    installed_name: str = ""
     environ: Mapping[str, str] = field(default_factory=dict)
     root: Path | None = None
 
@@ -70,10 +72,14 @@ class _Run:
         self._skipped: dict[str, None] = {}
         self._units: list[Source] = []
         self._drop_ins: dict[str, list[Source]] = {}
+        self._compared = False
 
     def folder(self, folder: Path) -> None:
         """A folder: what it holds that starts engines, drop-ins with their units."""
         found = [path for path in discover.walk(folder) if path.is_file()]
+        for place in dict.fromkeys(path.parent for path in found if path.name == "release.json"):
+            if discover.is_release(place):
+                self._release(place)
         declared = {path for place in {path.parent for path in found} for path in discover.declared_in(place)}
         for path in found:
             kind = discover.kind_by_name(path)
@@ -81,6 +87,13 @@ class _Run:
                 self.file(path)
             else:
                 self._skipped[str(path)] = None
+
+    def _release(self, folder: Path) -> None:
+        """A rendered release is whole, or it is none: each file by its digest. What the files say is judged as well."""
+        try:
+            load_release(folder)
+        except ArchonError as err:
+            self._findings.append(Finding(err.code, "error", err.message, Place(err.where or str(folder)), err.hint))
 
     def file(self, path: Path, named: bool = False) -> None:
         """One file."""
@@ -128,6 +141,9 @@ class _Run:
     def _source(self, path: Path, shown: str, text: str) -> Source:
         said = said_in(text)
         known = Known(self._options.engine or said.engine, self._options.engine_version or said.version)
+        rendered = rendered_for(path.parent)
+        if not known.version and rendered.version and known.engine in ("", rendered.engine):
+            known = rendered
         if not known.version and (endpoint := beside(path, known.engine)) is not None:
             known = Known(known.engine or endpoint.engine.kind, endpoint.engine.version)
         return Source(shown, text, path, known.engine, known.version)
@@ -155,12 +171,19 @@ class _Run:
         self._findings += check_endpoint(
             loaded,
             shown=shown,
-            installed=options.installed,
+            installed=self._root_for(loaded.name),
             verify_files=options.verify_files,
             environ=options.environ,
             root=options.root,
             progress=self._progress,
         )
+
+    def _root_for(self, name: str) -> Path | None:
+        """Where the installed release of an endpoint is compared, if it is the one that was asked for."""
+        if self._options.installed is None or name != self._options.installed_name:
+            return None
+        self._compared = True
+        return self._options.installed
 
     def _keep_unit(self, source: Source, kind: discover.Kind) -> None:
         """Units wait for their drop-ins."""
@@ -190,5 +213,8 @@ class _Run:
     def report(self) -> GateReport:
         """Everything."""
         self._judge_units()
+        if self._options.installed_name and not self._compared:
+            message = f"no declaration given is named {self._options.installed_name}: nothing installed was compared"
+            self._findings.append(Finding("drift-not-compared", "warning", message))
         skipped = tuple(name for name in self._skipped if name not in self._files)
         return GateReport(in_order(self._findings), tuple(self._files), self._options.strict, skipped)

@@ -297,10 +297,14 @@ def test_an_explanation_and_the_list(ask: Ask) -> None:
     assert "contract-short" in ask("explain")["codes"]
 
 
+def _stale_script(folder: Path) -> Path:
+    script = folder / "start.sh"
+    script.write_text("#!/bin/sh\n# archonctl: engine=llamacpp version=b11434\nexec llama-server -m m --no-webui-x\n")
+    return script
+
+
 def test_what_the_gate_found(ask: Ask, tmp_path: Path) -> None:
-    script = tmp_path / "start.sh"
-    script.write_text("#!/bin/sh\n# archonctl: engine=vllm version=0.9.2\nexec vllm serve m --enable-reasonin\n")
-    value = ask("gate", script, code=4)
+    value = ask("gate", _stale_script(tmp_path), code=4)
     assert (value["refused"], value["errors"]) == (True, 1)
     assert ask("gate", "env/archon.toml", "--no-environment", cwd=REPOSITORY)["refused"] is False
 
@@ -749,6 +753,7 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "ledger-check-1": ask("ledger", "check", cases, schema="ledger-check"),
         "inspect-1": ask("inspect", tiny_gguf("qwen3next")),
         "explain-1": ask("explain", "contract-short"),
+        "gate-1": ask("gate", _stale_script(folder), code=4),
         "knobs-1": ask("knobs", "diff", "radiance", "1.2.0", "1.8.1"),
         "verify-1": _verified(up),
         "install-1": ask("install", "--root", folder / "image"),
