@@ -10,7 +10,7 @@ from archonctl.probe.jsonread import as_int, as_str, items, pick
 
 _WINDOW = re.compile(
     r"context (size|length|window|limit)|maximum (model |context )?len|max_model_len|too large to ever fit|"
-    r"exceeds? .{0,60}(context|limit|window)|longer than|tokens? to cut|context_length",
+    r"exceeds? .{0,60}(context|limit|window)|does not fit the .{0,40}context|longer than|tokens? to cut|context_length",
     re.I,
 )
 _POOL = re.compile(r"context size has been exceeded|kv cache (is )?(full|exhausted)|failed to find .{0,20}kv", re.I)

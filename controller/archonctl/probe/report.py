@@ -1,7 +1,7 @@
 """What an engine says of its own capacity over HTTP, and whether its boot log agrees. Pure.
 
 Sources: llama.cpp b11434 tools/server/server-context.cpp (``/props``, ``/slots``); vLLM
-``vllm/v1/metrics/loggers.py`` (``vllm:cache_config_info``); radiance 1.0.5 docs (``/server_info``, ``/load``);
+``vllm/v1/metrics/loggers.py`` (``vllm:cache_config_info``); radiance core/server/admin.cpp;
 SGLang srt/entrypoints/http_server.py (``/get_server_info``).
 """
 
@@ -67,12 +67,13 @@ def read_props(value: object, source: str) -> EngineReport:
 
 
 def read_server_info(value: object, source: str) -> EngineReport:
-    """radiance ``/server_info``."""
+    """radiance ``/server_info``: what the server decided is under ``server``."""
+    server = pick(value, "server") or value
     return EngineReport(
         source,
-        window=as_int(pick(value, "max_model_len")) or None,
-        slots=as_int(pick(value, "max_num_seqs")) or None,
-        version=as_str(pick(value, "version")),
+        window=as_int(pick(server, "max_model_len")) or None,
+        slots=as_int(pick(server, "max_num_seqs")) or None,
+        version=as_str(pick(server, "version")),
     )
 
 

@@ -132,13 +132,14 @@ class _Start:
             self.end(self.engine)
 
     def plan(self) -> Plan:
-        """Judge before anything is touched. Raises GateRefusal ``contract-short``."""
+        """Judge before anything is touched. Raises GateRefusal ``contract-short``, or the code of what is wrong."""
         plan = self.rooms.plan(self.loaded)
         reasons = "; ".join(plan.reasons)
         if plan.verdict == "short" and not self.options.force:
             levers = plan.forecast.levers
             hint = f"{levers[0].text}; or start it all the same with --force" if levers else "see archonctl plan"
-            raise GateRefusal("contract-short", reasons, where=str(self.loaded.path), hint=hint)
+            code = next((problem.code for problem in plan.forecast.problems), "contract-short")
+            raise GateRefusal(code, reasons, where=str(self.loaded.path), hint=hint)
         forced = ", started all the same (--force)" if plan.verdict == "short" else ""
         self.say("plan", f"{plan.verdict}{f': {reasons}' if reasons else ''}{forced}")
         return plan

@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         return asyncio.run(serve(budget, options, simulation, log))
     except Refused as refused:
         log.say("E", str(refused))
-        return fatal(str(refused).splitlines()[-1].strip())
+        return fatal(refused.reason)
     except OSError as err:
         return fatal(f"cannot listen on {options.text('--host')}:{options.number('--port')}: {err.strerror}")
 

@@ -37,7 +37,11 @@ MODEL_CONTEXT = 262_144
 
 
 class Refused(Exception):
-    """The boot ends here; the text is what the engine logs."""
+    """The boot ends here; the text is what the engine logs, ``reason`` its last word."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ def resolve(options: Options, simulation: Simulation) -> Budget:
     else:
         room = base if simulation.release < (1, 1, 0) else simulation.card_mib - HELD_MIB - floor
         experts, kv, claimable = _stated(room, options, ceiling)
-    tokens = max(0, int((kv - fixed) * 1024 / page_kib(dtype)))
+    stated = not resolver and options.number("--vram-kv-mib") > 0
+    funded = max(0, int((kv - fixed) * 1024 / page_kib(dtype)))
     return Budget(
         total=simulation.card_mib,
         held=HELD_MIB,
@@ -108,9 +113,9 @@ def resolve(options: Options, simulation: Simulation) -> Budget:
         kv=kv,
         ceiling=ceiling,
         fixed=fixed,
-        tokens=min(tokens, pages) * PAGE_TOKENS,
+        tokens=(funded if stated else min(funded, pages)) * PAGE_TOKENS,
         worst_tokens=pages * PAGE_TOKENS,
-        kv_stated=not resolver and options.number("--vram-kv-mib") > 0,
+        kv_stated=stated,
         floor=floor,
         seqs=seqs,
         length=length,
@@ -122,7 +127,7 @@ def _derived(base: float, options: Options, ceiling: float, fixed: float) -> tup
     demand = max(0.0, PLANE_MIB - options.number("--host-pool-mib"))
     kv = min(ceiling, base - demand)
     if kv <= fixed:
-        raise Refused(_short(base, fixed - kv, (("experts", demand), ("kv cache", fixed))))
+        raise _short(base, fixed - kv, (("experts", demand), ("kv cache", fixed)))
     return base - kv, kv, base
 
 
@@ -132,7 +137,7 @@ def _stated(room: float, options: Options, ceiling: float) -> tuple[float, float
     left = room - weights - kv
     if left < 0:
         stated = (("--vram-weights-mib", weights), ("--vram-kv-mib", kv))
-        raise Refused(_short(room, -left, tuple((name, mib) for name, mib in stated if mib)))
+        raise _short(room, -left, tuple((name, mib) for name, mib in stated if mib))
     ratio = float(options.values.get("--expert-vs-cache-ratio", 0.75))
     if not kv:
         kv = min(ceiling, left if weights else left * (1 - ratio))
@@ -147,9 +152,12 @@ def _stated(room: float, options: Options, ceiling: float) -> tuple[float, float
     return weights, kv, room
 
 
-def _short(room: float, by: float, asked: tuple[tuple[str, float], ...]) -> str:
+def _short(room: float, by: float, asked: tuple[tuple[str, float], ...]) -> Refused:
     rows = [f"  {name:<18} {size(mib):>10}" for name, mib in (("claimable", room), *asked)]
-    return "\n".join(["VRAM budget, per card:", *rows, "  " + "-" * 30, f"  {'SHORT BY':<18} {size(by):>10}"])
+    head = "VRAM does not cover what is asked of it:"
+    return Refused(
+        "\n".join([head, *rows, "  " + "-" * 30, f"  {'SHORT BY':<18} {size(by):>10}"]), "the budget is short"
+    )
 
 
 def pinned_mib(options: Options) -> int:

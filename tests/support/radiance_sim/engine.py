@@ -138,6 +138,9 @@ class Engine:
 
     def _seat(self) -> None:
         while self.waiting and len(self.running) < self.budget.seqs:
+            first = self.waiting[0]
+            if first.preempted and pages(first.prompt + first.produced) > self.pool - self.held:
+                return
             seq = self.waiting.popleft()
             if not self.reserves:
                 seq.preempted = False
