@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from archonctl.findings import Finding, Severity
+from archonctl.foreign.containers import Container
 from archonctl.foreign.launch import Launch
 from archonctl.foreign.words import Word
+from archonctl.gate.judge import version_of
 from archonctl.gate.mounts import wrong_mounts
 from archonctl.gate.source import Source
 from archonctl.gate.unit.service import STOP_S
@@ -17,8 +19,18 @@ _DEFAULT_STOP_S = 10.0
 def container_findings(source: Source, launch: Launch) -> Iterator[Finding]:
     """What the container around an engine does to it."""
     container = launch.container
-    if container is None or container.runtime == "compose":
+    if container is None:
         return
+    if container.runtime != "compose":  # its own keys say this
+        yield from _stop(source, launch, container)
+        yield from _memlock(source, launch, container)
+    for limit in container.all("memory"):
+        message = f"a memory limit of {limit.text} also counts pinned memory and the page cache of the weights"
+        yield Finding("container-memory-limit", "warning", message, source.place(limit), "take the limit out")
+    yield from _mounts(source, launch, container)
+
+
+def _stop(source: Source, launch: Launch, container: Container) -> Iterator[Finding]:
     stop, needed = container.all("stop-timeout"), STOP_S[launch.kind]
     given = float(stop[-1].text) if stop and stop[-1].text.isdigit() else None
     if (given if given is not None else _DEFAULT_STOP_S) < needed and not (stop and given is None):
@@ -27,20 +39,16 @@ def container_findings(source: Source, launch: Launch) -> Iterator[Finding]:
         severity: Severity = "warning" if launch.kind == "radiance" or given is not None else "note"
         place = source.place(stop[-1] if stop else container.image)
         yield Finding("container-stop-timeout", severity, message, place, f"--stop-timeout {needed:g}")
-    for limit in container.all("memory"):
-        message = f"--memory {limit.text} also counts pinned memory and the page cache of the weights"
-        yield Finding("container-memory-limit", "warning", message, source.place(limit), "take --memory out")
+
+
+def _memlock(source: Source, launch: Launch, container: Container) -> Iterator[Finding]:
     if launch.kind == "radiance" and not any(word.text.startswith("memlock=") for word in container.all("ulimit")):
         message = "radiance pins its host pool, and the container has no --ulimit memlock=-1:-1"
         yield Finding("unit-memlock", "error", message, source.place(container.image), "--ulimit memlock=-1:-1")
-    yield from _mounts(source, launch)
 
 
-def _mounts(source: Source, launch: Launch) -> Iterator[Finding]:
-    from archonctl.gate.judge import version_of
-
-    container = launch.container
-    if container is None or any(word.unresolved for word in container.all("volume")) or container.all("mount"):
+def _mounts(source: Source, launch: Launch, container: Container) -> Iterator[Finding]:
+    if any(word.unresolved for word in container.all("volume")) or container.all("mount"):
         return
     volumes: tuple[Word, ...] = container.all("volume")
     for wrong in wrong_mounts(launch.kind, version_of(source, launch), [word.text for word in volumes]):

@@ -14,7 +14,10 @@ from archonctl.memory.interval import MIB
 from archonctl.model.rad import RadManifest
 from archonctl.plan.build import judge, load_model
 
-_FLOOR = re.compile(r"(?:[A-Z0-9]+_)*TTM_(?:FLOOR|MIN|LIMIT|TARGET)_(MIB|GIB|PAGES)")
+KNOWN_TABLE_MIB = {"qwen3.8-next-flash": 48_824.0}
+"""n-gram tables by the beginning of the model file's name. Source: env/models/qwen3.8-next-flash.toml."""
+
+_FLOOR = re.compile(r"(?:[A-Z0-9]+_)*TTM_(?:[A-Z0-9]+_)*(MIB|GIB|PAGES)|(?:[A-Z0-9]+_)*TTM_FLOOR")
 _EXACT_WITHOUT_MANIFEST = 25
 """hidden 2560 in bf16 under the wire's default of 128 KiB. Source: ``radiance.memory.exact_rows``."""
 
@@ -92,7 +95,7 @@ def stated_floor_mib(name: str, text: str, page_bytes: int = 4096) -> float | No
     found = _FLOOR.fullmatch(name)
     if not found or not re.fullmatch(r"[0-9]{1,18}", text):
         return None
-    return int(text) * {"MIB": 1.0, "GIB": 1024.0, "PAGES": page_bytes / MIB}[found[1]]
+    return int(text) * {"MIB": 1.0, "GIB": 1024.0, "PAGES": page_bytes / MIB}[found[1] or "MIB"]
 
 
 def floor_words(name: str, stated_mib: float, floor_mib: int) -> tuple[str, str]:
@@ -102,6 +105,12 @@ def floor_words(name: str, stated_mib: float, floor_mib: int) -> tuple[str, str]
         f"{floor_mib - stated_mib:,.0f} MiB short"
     )
     return message, f"at least {floor_mib:,} MiB ({floor_mib * 256:,} pages of 4 KiB)"
+
+
+def table_mib_of(model_file: str) -> float | None:
+    """The n-gram table of a model file by its name, where it is a known one; without a name the only known one."""
+    name = model_file.rpartition("/")[2]
+    return next((mib for begin, mib in KNOWN_TABLE_MIB.items() if not name or name.startswith(begin)), None)
 
 
 def env_floor_mib(values: Mapping[str, str], table_mib: float, ranks: int = 2) -> int | None:

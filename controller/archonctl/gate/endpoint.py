@@ -152,7 +152,8 @@ def _mounts(declared: Declared) -> Iterator[Finding]:
         if wrong.index is None:
             message = f"no mount gives the container {rule.target}: {rule.why}"
             fix = f'engine.mounts = ["/var/lib/{engine.kind}/{rule.name}:{rule.target}"]'
-            yield declared.finding("mount-missing", "error", message, "engine.mounts", fix, value=False)
+            key = "engine.mounts[0]" if engine.mounts else "engine.image"
+            yield declared.finding("mount-missing", "error", message, key, fix, value=False)
         else:
             mount = engine.mounts[wrong.index]
             message = f"mount {mount[:80]!r} gives the container {rule.target}: {rule.why}"

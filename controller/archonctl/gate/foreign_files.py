@@ -15,7 +15,7 @@ from archonctl.foreign.launch import Launch, in_container, launches
 from archonctl.foreign.shell import read_script
 from archonctl.foreign.words import Command, Setting, Word
 from archonctl.gate.container import container_findings
-from archonctl.gate.contract import env_floor_mib, floor_words, stated_floor_mib
+from archonctl.gate.contract import env_floor_mib, floor_words, stated_floor_mib, table_mib_of
 from archonctl.gate.env_check import env_findings
 from archonctl.gate.env_lines import settings
 from archonctl.gate.images import engine_version, why_unpinned
@@ -47,7 +47,7 @@ def compose_findings(source: Source) -> tuple[list[Finding], int]:
     for service in read_compose(source.text, source.shown).services:
         for launch in service_launches(service):
             count += 1
-            found += [*launch_findings(source, launch), *_service(source, service)]
+            found += [*launch_findings(source, launch), *container_findings(source, launch), *_service(source, service)]
     return found, count
 
 
@@ -55,10 +55,22 @@ def service_launches(service: Service) -> tuple[Launch, ...]:
     """The engine of one compose service."""
     if service.image is None:
         return ()
-    options = (Option("entrypoint", service.command.words[0]),) if service.entrypoint and service.command.words else ()
-    words = service.command.words[1:] if options else service.command.words
+    options: tuple[Option, ...] = ()
+    if service.entrypoint and service.command.words:
+        options = (Option("entrypoint", service.command.words[0]),)
+    words = service.command.words[1:] if service.entrypoint else service.command.words
+    options += tuple(Option("volume", word) for word in service.others.get("volumes", ()))
+    options += tuple(Option("memory", word) for word in _memory_limits(service))
     container = Container("compose", service.image, options, words)
     return in_container(container, replace(service.command, words=words))[0]
+
+
+def _memory_limits(service: Service) -> Iterator[Word]:
+    yield from service.others.get("mem_limit", ())
+    for word in service.others.get("deploy", ()):
+        found = re.fullmatch(r"resources=limits=memory=(.+)", word.text)
+        if found:
+            yield replace(word, text=found[1])
 
 
 def _service(source: Source, service: Service) -> Iterator[Finding]:
@@ -129,7 +141,8 @@ def engines_of(source: Source, given: tuple[Setting, ...]) -> list[str]:
 
 def _radiance(source: Source, given: tuple[Setting, ...], table_mib: float | None) -> Iterator[Finding]:
     values = {one.name: one.value.text for one in given}
-    floor = env_floor_mib(values, table_mib) if table_mib is not None else None
+    table = table_mib if table_mib is not None else table_mib_of(values.get("MODEL_FILE", ""))
+    floor = env_floor_mib(values, table) if table is not None else None
     for one in given:
         stated = stated_floor_mib(one.name, one.value.text)
         if floor is not None and stated is not None and stated < floor:

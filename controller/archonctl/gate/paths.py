@@ -93,7 +93,8 @@ class _Run:
         try:
             load_release(folder)
         except ArchonError as err:
-            self._findings.append(Finding(err.code, "error", err.message, Place(err.where or str(folder)), err.hint))
+            place = Place(os.fspath(folder / Path(err.where).name))
+            self._findings.append(Finding(err.code, "error", err.message, place, err.hint))
 
     def file(self, path: Path, named: bool = False) -> None:
         """One file."""
@@ -196,6 +197,7 @@ class _Run:
         verified: list[Source] = []
         for source in self._units:
             own = sorted(self._drop_ins.pop(f"{source.path}.d", []), key=lambda one: one.path.name)
+            own = [one if one.version else one.of_version(source.engine, source.version) for one in own]
             found, count = unit_findings(source, read_unit(source.text), [(one, read_unit(one.text)) for one in own])
             if not count and not found and not source.path.name.startswith("archon"):
                 self._skipped[source.shown] = None
@@ -208,7 +210,9 @@ class _Run:
                 self._files[source.shown] = None
                 self._findings += drop_in_findings(source, read_unit(source.text))
         if self._options.verify_units:
-            self._findings += verify_findings(verified)
+            told = {(one.place.path, one.place.line) for one in self._findings}
+            said = verify_findings(verified)
+            self._findings += [one for one in said if (one.place.path, one.place.line) not in told]
 
     def report(self) -> GateReport:
         """Everything."""

@@ -23,6 +23,10 @@ class Source:
     def __post_init__(self) -> None:
         self.lines.extend(self.text.split("\n"))
 
+    def of_version(self, engine: str, version: str) -> Source:
+        """The same file, about an engine and version that another file names."""
+        return Source(self.shown, self.text, self.path, engine, version)
+
     def place(self, word: Word) -> Place:
         """Where a word begins: behind its quote, if it stands in one."""
         line = self.line(word.line)

@@ -30,10 +30,7 @@ class Declared:
 
     def _at(self, line: int, key: str, value: bool) -> Place:
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        name = re.escape(key.rpartition(".")[2]).replace("\\-", "[-_]")
-        found = re.search(rf"(?<![A-Za-z0-9_-])[\"']?{name}[\"']?\s*=\s*[\"']?", text)
-        column = (found.end() if value else found.start()) + 1 if found else 1
-        return Place(self.shown, line, column)
+        return Place(self.shown, line, column_of(text, key, value))
 
     def of_error(self, err: ArchonError) -> Place:
         """The place that an error names, with the column of the key that it names last."""
@@ -77,11 +74,25 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
+def column_of(line: str, key: str, value: bool = False) -> int:
+    """The column of a dotted key's last name within its line, or of its value; 1 where it is not found."""
+    bare = re.sub(r"\[[0-9]+\]$", "", key).rpartition(".")[2]
+    name = re.escape(bare).replace("\\-", "[-_]")
+    found = re.search(rf"(?<![A-Za-z0-9_-])[\"']?{name}[\"']?\s*=\s*\[?\s*[\"']?", line)
+    return ((found.end() if value else found.start()) if found and bare else len(line) - len(line.lstrip())) + 1
+
+
 def of_error(err: ArchonError, shown: str, severity: Severity = "error") -> list[Finding]:
     """An error of a declaration as findings, all its problems; ``shown`` stands where it names no place."""
-    found = []
+    found: list[Finding] = []
+    lines = _lines(Path(shown))
     for problem in getattr(err, "problems", ()) or (err,):
         match = _ORIGIN.fullmatch(problem.where)
-        place = Place(match[1], int(match[2])) if match else Place(problem.where or shown)
+        place = Place(problem.where or shown)
+        if match:
+            number = int(match[2])
+            text = lines[number - 1] if number <= len(lines) and match[1] == shown else ""
+            key = getattr(problem, "key", "")
+            place = Place(match[1], number, column_of(text, key, problem.code != "declaration-unknown-key"))
         found.append(Finding(problem.code, severity, problem.message, place, problem.hint))
     return found

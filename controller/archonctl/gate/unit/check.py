@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from archonctl.findings import Finding
-from archonctl.foreign.containers import Container, Option
 from archonctl.foreign.launch import Launch, in_container, launches
-from archonctl.foreign.units import Unit, split_unit_words
-from archonctl.foreign.words import Command, Word
+from archonctl.foreign.quadlet import read_quadlet
+from archonctl.foreign.units import Unit
 from archonctl.gate.container import container_findings
 from archonctl.gate.judge import launch_findings
 from archonctl.gate.source import Source
@@ -56,17 +55,13 @@ def unit_launches(unit: UnitFile) -> Iterator[tuple[Source, Launch]]:
         for command in Unit((item.entry,), ()).commands():
             for launch in launches(replace(command, env=env))[0]:
                 yield by_file[id(item.source)], launch
+    container, command, _ = read_quadlet(Unit(tuple(item.entry for item in unit.directives), ()))
     image = unit.last("Container", "Image")
-    if image is None:
+    if container is None or image is None:
         return
-    name = Word(image.text, image.at().line, image.at().column)
-    run, entry = unit.last("Container", "Exec"), unit.last("Container", "Entrypoint")
-    words = split_unit_words(run.entry.value) if run else ()
-    options = (Option("entrypoint", Word(entry.text, entry.at().line, entry.at().column)),) if entry else ()
-    inner = Unit(tuple(item.entry for item in unit.directives), ()).environment("Container")
-    container = Container("quadlet", name, options, words)
-    for launch in in_container(container, Command(words, inner, "Exec"))[0]:
-        yield (run or image).source, launch
+    owner = (unit.last("Container", "Exec") or image).source
+    for launch in in_container(container, command)[0]:
+        yield owner, launch
 
 
 def bytes_of(launch: Launch) -> int | None:

@@ -107,12 +107,7 @@ def _memlock(use: UnitUse) -> Iterator[Finding]:
         return
     what = "radiance pins its host pool" if pinned else "--mlock pins the weights"
     if use.container is not None:
-        given = [word.text for word in use.container.all("ulimit") if word.text.startswith("memlock=")]
-        if not given and not use.quadlet:
-            message = f"{what}, and the container has no --ulimit memlock=-1:-1"
-            severity: Severity = "error" if pinned else "warning"
-            yield use.finding("unit-memlock", severity, message, "ExecStart", "--ulimit memlock=-1:-1")
-        return
+        return  # the container has a limit of its own
     item = use.unit.last("Service", "LimitMEMLOCK")
     size = None if item is None else size_bytes(item.text.rpartition(":")[2])
     if item is None or (size is not None and size < (use.model_bytes or GIB)):

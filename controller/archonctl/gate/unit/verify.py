@@ -15,7 +15,7 @@ from archonctl.gate.source import Source
 _EXEC = re.compile(r"^([ \t]*Exec[A-Za-z]+[ \t]*=[ \t]*[-@:+!|]*)([^\s\\]+)", re.MULTILINE)
 _SAID = re.compile(r"(?P<path>/[^:\n]*/(?P<number>[0-9]+)/[^/:\n]+):(?:(?P<line>[0-9]+):)? (?P<text>.*)")
 _IGNORED = re.compile(
-    r"is not executable|Command .* is not executable|not found|Unit .* is masked|EnvironmentFile|StartLimitIntervalSec"
+    r"is not executable|Command .* is not executable|not found|Unit .* is masked|EnvironmentFile"
     r"|Failed to create .*|Support for option .* has been"
 )
 _TIMEOUT_S = 60
