@@ -19,28 +19,28 @@ from archonctl.engines.knobs.verdict import ArgvFinding, Judge
 
 
 def knob(
-    *names: str, type: KnobType = "str", nargs: int | str = "", negatives: tuple[str, ...] = (), **columns: object
+    *names: str, kind: KnobType = "str", nargs: int | str = "", negatives: tuple[str, ...] = (), **columns: object
 ) -> Knob:
     flag = next(name for name in names if name.startswith("--"))[2:]
-    cells = {"flag": flag, "type": type, "effect": "x", "source": "x", "names": names, "nargs": nargs}
+    cells = {"flag": flag, "type": kind, "effect": "x", "source": "x", "names": names, "nargs": nargs}
     return Knob(**{**cells, "negatives": negatives, **columns})  # type: ignore[arg-type]
 
 
 KNOBS = (
-    knob("--max-num-seqs", type="int"),
-    knob("--max-num-batched-tokens", type="int"),
-    knob("--max-model-len", type="int"),
-    knob("--tensor-parallel-size", "-tp", type="int"),
-    knob("--enforce-eager", type="bool"),
-    knob("--prefix-caching", type="switch", negatives=("--no-prefix-caching",)),
+    knob("--max-num-seqs", kind="int"),
+    knob("--max-num-batched-tokens", kind="int"),
+    knob("--max-model-len", kind="int"),
+    knob("--tensor-parallel-size", "-tp", kind="int"),
+    knob("--enforce-eager", kind="bool"),
+    knob("--prefix-caching", kind="switch", negatives=("--no-prefix-caching",)),
     knob("--kv-cache-dtype", choices=("auto", "fp8")),
     knob("--quantization", "-q"),
     knob("--served-model-name", nargs="+"),
     knob("--api-key", nargs="*"),
-    knob("--ratio", type="float", nargs="?"),
+    knob("--ratio", kind="float", nargs="?"),
     knob("--host"),
     knob("-O", "--level"),
-    knob("--range", type="int", nargs=2),
+    knob("--range", kind="int", nargs=2),
 )
 TABLE = KnobTable("sglang", ("1.0",), KNOBS)
 
@@ -95,7 +95,7 @@ _WORDS = st.one_of(
 
 
 @pytest.mark.parametrize("positional", ["", "optional", "required"])
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(argv=st.lists(_WORDS, max_size=8))
 @example(argv=["--max-num-seqs"])
 @example(argv=["--served-model-name", "a", "m"])

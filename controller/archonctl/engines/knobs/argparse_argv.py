@@ -171,7 +171,7 @@ class ArgparseWalk:
         written = word.text.partition("=")[0]
         if option.name != written and not (len(option.name) == 2 and word.text.startswith(option.name)):
             message = f"{written} is short for {option.name}, until a version has another such option"
-            judge.add(ArgvFinding("knob-abbreviated", "warning", message, f"write {option.name}", word.index))
+            judge.add(ArgvFinding("knob-abbreviated", "note", message, f"write {option.name}", word.index))
         if not word.dotted or found.knob.flag not in judge.seen:
             judge.use(word.index, option.name, found)
         takes = found.knob.takes

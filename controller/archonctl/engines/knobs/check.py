@@ -193,7 +193,7 @@ def _absent_variable(judge: Judge, name: str) -> None:
     table, key = judge.edition.table, judge.edition.table.key(judge.edition.version)
     rows, rule = table.by_variable.get(name, ()), table.retirement(name)
     gone = [row for row in rows if row.removed and table.key(row.removed) <= key]
-    if gone or (rule is not None and (not rule.removed or table.key(rule.removed) <= key)):
+    if gone or (rule is not None and table.gone_by_rule(rule, rows, key)):
         row = gone[-1] if gone else None
         by = (rule.replaced_by if rule else "") or (row.renamed_to if row else "")
         since = row.removed if row else rule.removed if rule else ""

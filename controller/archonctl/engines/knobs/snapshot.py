@@ -75,13 +75,11 @@ def read_snapshots(lines: Iterable[str], name: str) -> tuple[Snapshot, ...]:
 
 def as_line(snapshot: Snapshot) -> str:
     """A snapshot as one line of JSON, without what is empty."""
-    value = asdict(snapshot)
-    value["knobs"] = [
-        {
-            column: cell
-            for column, cell in row.items()
-            if cell is not None and cell is not False and cell not in ((), "")
-        }
-        for row in value["knobs"]
-    ]
-    return json.dumps(value, ensure_ascii=False)
+    rows = [{column: cell for column, cell in asdict(row).items() if _said(column, cell)} for row in snapshot.knobs]
+    head = {"engine": snapshot.engine, "version": snapshot.version, "source": snapshot.source}
+    return json.dumps({**head, "knobs": rows}, ensure_ascii=False)
+
+
+def _said(column: str, cell: object) -> bool:
+    """False for what a row need not say; a default of false is one."""
+    return not (cell is None or cell in ((), "")) and (cell is not False or column == "default")

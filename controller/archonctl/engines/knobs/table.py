@@ -7,7 +7,7 @@ beside it is kept by hand and holds what no such list says. Loaded when somethin
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -97,6 +97,10 @@ class KnobTable:
         for knob in self.knobs:
             if (name and name == knob.env_key) or wanted in map(spelled, (*knob.names, *knob.negatives)):
                 yield knob
+
+    def gone_by_rule(self, rule: Retired, forms: Sequence[Knob], key: Version) -> bool:
+        """True if a hand-kept row says that a version lacks it; one without a version speaks where no form does."""
+        return self.key(rule.removed) <= key if rule.removed else not forms
 
     def retirement(self, name: str) -> Retired | None:
         """The hand-kept row about a flag or variable that went away."""

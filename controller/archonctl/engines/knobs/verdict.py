@@ -86,7 +86,7 @@ class Judge:
         if refused is not None and refused.knob.refused:
             fix = f"use {rule.replaced_by}" if rule and rule.replaced_by else refused.knob.refused
             return "knob-retired", f"{self.engine} only refuses {name}: {refused.knob.refused}", fix, True, ""
-        if gone or (rule is not None and (not rule.removed or table.key(rule.removed) <= key)):
+        if gone or (rule is not None and table.gone_by_rule(rule, forms, key)):
             row = max(gone, key=lambda row: table.key(row.removed), default=None)
             since = row.removed if row else rule.removed if rule else ""
             effect = f": {rule.effect}" if rule else ""
@@ -94,7 +94,8 @@ class Judge:
             successor = f"--{row.renamed_to}" if row and row.renamed_to else ""
             went = f"is gone since {since}" if since else "is gone"
             fix = f"use {by}" if by else "take it out"
-            return "knob-retired", f"{name} {went}; this is {self.engine}{effect}", fix, True, successor
+            firm = bool(since) or self.edition.standing != "older"
+            return "knob-retired", f"{name} {went}; this is {self.engine}{effect}", fix, firm, successor
         later = [row.since for row in forms if row.since and table.key(row.since) > key]
         if later:
             first = min(later, key=table.key)
