@@ -109,7 +109,7 @@ def _harvest(args: Namespace, out: Output) -> int:
     from archonctl.engines.knobs import load_table
     from archonctl.engines.knobs.as_json import diff_json
     from archonctl.engines.knobs.harvest import compare, read_help
-    from archonctl.engines.knobs.helptext import of_binary, of_file, write_snapshot
+    from archonctl.service.engine_help import of_binary, of_file, write_snapshot
 
     if args.binary:
         text, version = of_binary(args.binary)
