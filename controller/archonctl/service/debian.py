@@ -36,7 +36,7 @@ def build_deb(out: Path) -> Path:
             (control / script.name).chmod(0o644 if script.name == "control" else 0o755)
         target = out / f"archonctl_{__version__}_{_architecture()}.deb"
         try:
-            command = ["dpkg-deb", "--root-owner-group", "--build", str(stage), str(target)]
+            command = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(stage), str(target)]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         except (OSError, subprocess.TimeoutExpired) as err:
             raise HostRefusal("deb-build-failed", f"dpkg-deb: {err}", hint="it comes with Debian's dpkg") from None

@@ -223,7 +223,7 @@ class UnitProcess:
         self._control_group = state.control_group or self._control_group
         if state.invocation != self.invocation:
             self._status = ExitStatus(None, None, "", "systemd has started it anew")
-        elif state.invocation and (state.ended or (self.pid and not state.main_pid)):
+        elif state.invocation and (state.ended or (state.exit_code and not state.main_pid)):
             self._status = exit_of(state)
         return self._status
 

@@ -33,7 +33,7 @@ from archonctl.service.follow import EngineExited, Limits, check_listener, follo
 from archonctl.service.journal import JournalTail
 from archonctl.service.preflight import connect_host, split_listen
 from archonctl.service.separated import Account, Message, Send, account, apart
-from archonctl.service.state import EndpointState, atomic_write, state_dir
+from archonctl.service.state import SYSTEM_STATE, EndpointState, atomic_write, state_dir
 from archonctl.service.unit import UnitProcess, UnitState, show
 
 SCHEMA = "archonctl.verify/1"
@@ -58,7 +58,10 @@ class Place:
         is_user = (os.geteuid() if uid is None else uid) != 0
         runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
         run = environ.get("ARCHON_RUN_DIR") or (f"{runtime}/archon" if is_user else "/run/archon")
-        return cls(state_dir(environ), Path(run), is_user)
+        chosen = environ.get("ARCHON_STATE_DIR")
+        # root's units read the system's state even where root could not write it
+        state = SYSTEM_STATE if not is_user and not chosen else state_dir(environ)
+        return cls(state, Path(run), is_user)
 
     def verdict(self, name: str) -> Path:
         """The last verdict on an endpoint since this boot."""
@@ -171,7 +174,7 @@ class _Judge:
         except EngineExited as err:
             return _failed("broken", err, ledger_json(reader.result()), final=_is_final(reader))
         except ArchonError as err:
-            return _failed("no evidence" if err.exit_code == 3 else "broken", err)
+            return _failed("broken" if err.exit_code == 1 else "no evidence", err)
         ledger = reader.result()
         say("ready", f"answers after {boot_s:.1f} s; asking it for {loaded.endpoint.contract.seqs} full heights")
         verdict = probe_endpoint(

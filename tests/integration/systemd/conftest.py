@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box
-
-
-def _why_not() -> str:
-    if os.geteuid() != 0:
-        return "needs root"
-    for tool in ("unshare", "nsenter", "findmnt", "/lib/systemd/systemd"):
-        if shutil.which(tool) is None:
-            return f"needs {tool}"
-    found = subprocess.run(["findmnt", "-n", "-t", "cgroup2"], capture_output=True, check=False)
-    return "" if found.stdout else "needs a mounted cgroup2"
+from support.sdbox.box import Box, why_no_box
 
 
 @pytest.fixture(scope="session")
 def box(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Box]:
     """A running box that sees this repository and this Python."""
-    if why := _why_not():
+    if why := why_no_box():
         pytest.skip(f"no systemd box: {why}")
     folder = tmp_path_factory.mktemp("sdbox") / f"box-{os.getpid()}"
     binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix])]

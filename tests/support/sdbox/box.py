@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,3 +62,14 @@ class Box:
         """Properties of a unit."""
         lines = self("systemctl", "show", unit, *(f"-p{name}" for name in names)).splitlines()
         return dict(line.split("=", 1) for line in lines)
+
+
+def why_no_box() -> str:
+    """What this machine lacks for a box; empty if nothing."""
+    if os.geteuid() != 0:
+        return "needs root"
+    for tool in ("unshare", "nsenter", "findmnt", "/lib/systemd/systemd"):
+        if shutil.which(tool) is None:
+            return f"needs {tool}"
+    found = subprocess.run(["findmnt", "-n", "-t", "cgroup2"], capture_output=True, check=False)
+    return "" if found.stdout else "needs a mounted cgroup2"

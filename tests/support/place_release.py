@@ -1,0 +1,35 @@
+"""Store a release as the current one and place its drop-in, without a plan or a gate: also one that cannot hold.
+
+usage: python -m support.place_release DECLARATION [ARGUMENT...]
+
+The arguments are added to the rendered command line. systemd is not told. $ARCHON_STATE_DIR as for archonctl.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from archonctl.deployment.load import load_endpoint
+from archonctl.release.render import command_of, render_release
+from archonctl.release.store import CURRENT, write_release
+from archonctl.service.state import state_dir
+
+
+def main(declaration: str, *words: str) -> None:
+    """Place it."""
+    loaded = load_endpoint(Path(declaration), {}, {})
+    command = command_of(loaded)
+    releases = state_dir(os.environ) / loaded.name / "releases"
+    release = render_release(loaded, replace(command, argv=(*command.argv, *words)), home=releases / CURRENT)
+    stored = write_release(release, releases)
+    folder = Path(f"/etc/systemd/system/archon@{loaded.name}.service.d")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "10-release.conf").write_bytes(release.files["drop-in.conf"].content)
+    print(stored.path)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
