@@ -16,6 +16,7 @@ action=$1
 dir=$(realpath -m "$2")
 shift 2
 name=$(basename "$dir")
+group=sdbox-$name-$(cksum <<<"$dir" | cut -d ' ' -f 1) # two boxes may have one name
 cgroup2=$(findmnt -n -l -t cgroup2 -o TARGET | head -1)
 
 die() {
@@ -112,14 +113,14 @@ inner() {
 up() {
   mkdir -p "$dir/root"
   [ -n "$cgroup2" ] || die "no cgroup2 is mounted"
-  mkdir -p "$cgroup2/sdbox-$name"
+  mkdir -p "$cgroup2/$group"
   local net=--net pid unshare_pid state
   [ "${SDBOX_NET:-private}" != host ] || net=
   # Two stages: PID 1 joins its cgroup first and unshares the cgroup namespace then, so that only processes of
   # the box are in it (a foreign one makes "systemctl status" fail with EIO).
   # shellcheck disable=SC2016,SC2086
   setsid unshare --mount --propagation private --pid --fork --kill-child --uts --ipc $net \
-    bash -c 'echo 0 >"$1/cgroup.procs"; shift; exec unshare --cgroup "$@"' _ "$cgroup2/sdbox-$name" \
+    bash -c 'echo 0 >"$1/cgroup.procs"; shift; exec unshare --cgroup "$@"' _ "$cgroup2/$group" \
     bash "$0" inner "$dir" "$@" </dev/null >"$dir/log" 2>&1 &
   unshare_pid=$!
   for _ in $(seq 600); do
@@ -149,8 +150,8 @@ down() {
   done
   [ ! -d "/proc/$pid" ] || kill -9 "$pid"
   sleep .1
-  find "$cgroup2/sdbox-$name" -depth -type d -exec rmdir {} \; 2>/dev/null || true
-  [ ! -d "$cgroup2/sdbox-$name" ] || die "cgroup sdbox-$name is left"
+  find "$cgroup2/$group" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+  [ ! -d "$cgroup2/$group" ] || die "cgroup $group is left"
   echo down
 }
 
