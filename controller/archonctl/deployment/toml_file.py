@@ -7,7 +7,7 @@ import re
 import stat
 import tomllib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from archonctl.deployment.problems import printable
@@ -54,7 +54,7 @@ def read_toml(path: Path, what: str) -> TomlFile:
     if found := _DEEP_KEY.search(text):
         raise _invalid(what, f"{shown}:{text.count(chr(10), 0, found.start()) + 1}", "a key with more than 32 parts")
     try:
-        data = tomllib.loads(text)
+        data = _parsed(text)
     except tomllib.TOMLDecodeError as err:
         line = re.search(r"at line ([0-9]+)", str(err))
         where = f"{shown}:{line[1] if line else text.rstrip().count(chr(10)) + 1}"
@@ -64,6 +64,12 @@ def read_toml(path: Path, what: str) -> TomlFile:
     except RecursionError:
         raise _invalid(what, shown, "arrays or tables nested too deeply") from None
     return TomlFile(path, shown, what, text, data)
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> dict[str, object]:
+    """The same text parsed once: many declarations share a host profile and a manifest. Nobody changes the value."""
+    return tomllib.loads(text)
 
 
 def _read(path: Path, what: str, shown: str) -> bytes:

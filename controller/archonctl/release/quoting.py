@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from archonctl.errors import DeclarationError
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Stand-ins of bytes that are no UTF-8."""
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%"}
 
@@ -57,7 +61,7 @@ def _check(argv: Sequence[str]) -> None:
         reason = ""
         if "\0" in word:
             reason = "a NUL character, which no process can be given"
-        elif any("\ud800" <= char <= "\udfff" for char in word):
+        elif _SURROGATE.search(word):
             reason = "bytes that are not UTF-8, which a unit file cannot hold"
         if reason:
             raise DeclarationError("argument-unrepresentable", f"argument {number} ({word[:40]!a}) holds {reason}")

@@ -7,7 +7,7 @@ beside it is kept by hand and holds what no such list says. Loaded when somethin
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -91,12 +91,18 @@ class KnobTable:
                 found.setdefault(knob.env_key, []).append(knob)
         return {name: tuple(rows) for name, rows in found.items()}
 
-    def forms(self, name: str) -> Iterator[Knob]:
-        """Every row, of any version, that a flag (any spelling) or a variable names."""
-        wanted = spelled(name)
+    @cached_property
+    def _by_spelling(self) -> Mapping[str, tuple[Knob, ...]]:
+        """Every row by each of its names without dashes, oldest first."""
+        found: dict[str, list[Knob]] = {}
         for knob in self.knobs:
-            if (name and name == knob.env_key) or wanted in map(spelled, (*knob.names, *knob.negatives)):
-                yield knob
+            for name in dict.fromkeys(map(spelled, (*knob.names, *knob.negatives))):
+                found.setdefault(name, []).append(knob)
+        return {name: tuple(rows) for name, rows in found.items()}
+
+    def forms(self, name: str) -> tuple[Knob, ...]:
+        """Every row, of any version, that a flag (any spelling) or a variable names."""
+        return self._by_spelling.get(spelled(name), ()) or (self.by_variable.get(name, ()) if name else ())
 
     def gone_by_rule(self, rule: Retired, forms: Sequence[Knob], key: Version) -> bool:
         """True if a hand-kept row says that a version lacks it; one without a version speaks where no form does."""
@@ -230,6 +236,7 @@ def edition(table: KnobTable, version: str) -> Edition:
     return Edition(table, version)
 
 
+@cache
 def load_table(engine: str) -> KnobTable:
     """The table of one engine kind, read once.
 
