@@ -21,6 +21,10 @@ _VARIABLE = re.compile(
 )
 
 
+NODE_LIMIT = 20_000
+"""Values that are read of one file: an alias is cheap to write and can stand for any number of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """One service. ``command`` has the words of ``entrypoint`` and ``command`` together; ``others`` every other key.
@@ -71,6 +75,7 @@ def read_compose(text: str, where: str) -> Compose:
 class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
+        self._left = NODE_LIMIT
         self.unread: list[Unread] = []
 
     def service(self, name: Word, node: yaml.Node) -> Service:
@@ -90,7 +95,7 @@ class _Reader:
 
     def items(self, node: yaml.Node | None, depth: int = 0) -> Iterator[tuple[Word, yaml.Node]]:
         """The pairs of a mapping; ``<<`` merges come first, so that the mapping's own keys win."""
-        if not isinstance(node, yaml.MappingNode) or depth > 8:
+        if not isinstance(node, yaml.MappingNode) or depth > 8 or self._spent():
             return
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value == "<<":
@@ -99,6 +104,13 @@ class _Reader:
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 yield self._scalar(key), value
+
+    def _spent(self) -> bool:
+        """True, and said once, where aliases of aliases make a file endless."""
+        self._left -= 1
+        if self._left == 0:
+            self.unread.append(Unread("…", f"more than {NODE_LIMIT:,} values, by aliases: the rest is not read"))
+        return self._left <= 0
 
     def _command(self, node: yaml.Node) -> tuple[Word, ...]:
         """A list is taken word by word, a text is split as a shell would."""
@@ -134,11 +146,13 @@ class _Reader:
             yield Setting(key.text, Word("", key.line, key.column) if null else self._scalar(part), null)
 
     def _flat(self, node: yaml.Node, depth: int = 0) -> Iterator[Word]:
+        if self._spent():
+            return
         if isinstance(node, yaml.ScalarNode):
             if not _is_null(node):
                 yield self._scalar(node)
-        elif depth > 4:
-            self.unread.append(Unread("", "nested too deeply for a service", *_place(node)))
+        elif depth > 8:
+            self.unread.append(Unread("…", "nested too deeply for a service", *_place(node)))
         elif isinstance(node, yaml.SequenceNode):
             for each in node.value:
                 long = self._long_form(each)

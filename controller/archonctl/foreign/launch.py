@@ -97,7 +97,16 @@ def _in_container(command: Command, depth: int) -> tuple[tuple[Launch, ...], tup
     container, unread = read_run(command.words)
     if container is None or depth >= _DEPTH:
         return (), unread
-    return in_container(container, replace(command, words=container.command, env=()))
+    found, left = in_container(container, replace(command, words=container.command, env=()))
+    values = {setting.name: setting.value for setting in command.env}
+    return tuple(replace(each, env=_inherited(each.env, values)) for each in found), left
+
+
+def _inherited(env: tuple[Setting, ...], values: Mapping[str, Word]) -> tuple[Setting, ...]:
+    """``--env NAME`` is the value that the runtime itself is given, where that is known."""
+    return tuple(
+        Setting(each.name, values[each.name]) if each.inherited and each.name in values else each for each in env
+    )
 
 
 def _starts_program(words: Sequence[Word]) -> bool:

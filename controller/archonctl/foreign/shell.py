@@ -122,7 +122,7 @@ class _Reader:
     def _declare(self, words: list[Token], conditional: bool) -> None:
         options = {char for token in words[1:] if token.text.startswith("-") for char in token.text[1:]}
         for token in words[1:]:
-            if _assigned(token):
+            if _assigned(token, quoted=True):
                 self._assign(token, conditional)
             name = token.text.partition("=")[0].rstrip("+")
             if not token.text.startswith("-") and (words[0].text == "export" or "x" in options):
@@ -138,7 +138,7 @@ class _Reader:
                 self._exports_all = True
 
     def _assign(self, token: Token, conditional: bool) -> None:
-        found = _assigned(token)
+        found = _assigned(token, quoted=True)
         if not found:
             return
         name, more = found["name"], bool(found["more"])
@@ -239,9 +239,10 @@ class _Reader:
         )
 
 
-def _assigned(token: Token) -> re.Match[str] | None:
+def _assigned(token: Token, *, quoted: bool = False) -> re.Match[str] | None:
+    """``NAME=``; within quotes it is one only where a command such as ``export`` takes it."""
     head = token.parts[0] if token.parts else None
-    return _ASSIGNMENT.match(head.raw) if head and head.kind != "variable" and not head.quoted else None
+    return _ASSIGNMENT.match(head.raw) if head and head.kind != "variable" and quoted >= head.quoted else None
 
 
 def _add(fields: list[list[_Span]], span: _Span) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from archonctl import __version__
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.deployment.schema import Endpoint
+from archonctl.deployment.secrets import has_url_password, is_secret_flag, is_secret_variable
 from archonctl.engines import adapter
 from archonctl.engines.base import CommandLine
 from archonctl.errors import DeclarationError
@@ -34,15 +35,6 @@ DROP_IN_FILE = "drop-in.conf"
 DECLARATION_FILE = "declaration.json"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
-_SECRET_NAME = re.compile(
-    r"(^|[-_])(api[-_]?key|access[-_]?key|secret([-_]?key)?|password|passwd|credentials?"
-    r"|((hf|hub|auth|access|api|bearer)[-_])?token)$",
-    re.IGNORECASE,
-)
-_SECRET_FLAG = re.compile(
-    r"^--?((hf|hub|auth|access|api|bearer)-token|([a-z0-9-]+-)?(api-key|secret|password))$", re.IGNORECASE
-)
-_URL_PASSWORD = re.compile(r"://[^/@\s:]+:[^/@\s]+@")
 
 
 def command_of(loaded: LoadedEndpoint) -> CommandLine:
@@ -153,17 +145,17 @@ def _refuse_secrets(loaded: LoadedEndpoint, command: CommandLine) -> None:
     """A release is kept for rollback and can be read by others, a command line by everyone: neither holds a secret."""
     engine = loaded.endpoint.engine
     for name, value in {**engine.env, **command.env}.items():
-        if value and (_SECRET_NAME.search(name) or _URL_PASSWORD.search(value)):
+        if is_secret_variable(name, value):
             raise _secret(loaded, f"the variable {name}", f"engine.env.{name}")
     for flag in (*command.argv, *(f"--{knob}" for knob, value in engine.knobs.items() if value)):
-        if _SECRET_FLAG.fullmatch(flag.partition("=")[0]):
+        if is_secret_flag(flag):
             raise _secret(loaded, f"the argument of {flag.partition('=')[0]}", f"engine.knobs.{flag.lstrip('-')}")
     _refuse_url_passwords(loaded, command.argv)
 
 
 def _refuse_url_passwords(loaded: LoadedEndpoint, argv: Iterable[str]) -> None:
     for number, word in enumerate(argv):
-        if _URL_PASSWORD.search(word):
+        if has_url_password(word):
             raise _secret(loaded, f"a password within a URL in argument {number}", "")
 
 
