@@ -60,6 +60,13 @@ def installed_of(word: str | None, out: Output) -> Installed:
     return Installed(path.stem)
 
 
+def all_installed(words: list[str], out: Output) -> list[Installed]:
+    """The named installed endpoints, else all of them. Raises as ``installed_of``."""
+    from archonctl.service.installed import Installed, installed_names
+
+    return [installed_of(word, out) for word in words] or [Installed(name) for name in installed_names()]
+
+
 def _here() -> Path:
     try:
         return Path.cwd()

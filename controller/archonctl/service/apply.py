@@ -288,6 +288,9 @@ class _Change:
             attempt = Attempt(change.new, "not started", (f"interrupted by {signal}",), ("interrupted",))
         except ArchonError as err:
             attempt = Attempt(change.new, "not started", (str(err),), (err.code,), tuple(err.tail))
+        except Exception as err:  # noqa: BLE001  a defect of ours must not leave the endpoint down either
+            why = f"a defect of archonctl: {type(err).__name__}: {err}"
+            attempt = Attempt(change.new, "not started", (why,), ("internal-fault",))
         self.interrupts.shield()
         self.interrupts.hurry = self.abandon
         if attempt.holds:

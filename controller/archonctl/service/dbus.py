@@ -112,10 +112,17 @@ class Bus:
                 hint="pip install 'archonctl[systemd]' (it is built against libsystemd: apt install libsystemd-dev "
                 "pkg-config gcc), or apt install python3-pystemd",
             ) from None
+
+        def removed(message: DbusMessage, **_given: object) -> None:
+            message.process_reply(False)
+            _number, path, _unit, result = message.body
+            self._results[_text(path)] = _text(result)
+
+        self._callback = removed  # libsystemd keeps a bare pointer to it
         bus = DBus()
         with _refusing("the system bus"):
             bus.open()
-            bus.match_signal(_NAME, _PATH, _MANAGER, b"JobRemoved", self._removed, None)
+            bus.match_signal(_NAME, _PATH, _MANAGER, b"JobRemoved", removed, None)
             bus.call_method(_NAME, _PATH, _MANAGER, b"Subscribe", [])
         return bus
 
@@ -136,11 +143,6 @@ class Bus:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.2)
-
-    def _removed(self, message: DbusMessage, _error: object = None, _userdata: object = None) -> None:
-        message.process_reply(False)
-        _number, path, _unit, result = message.body
-        self._results[_text(path)] = _text(result)
 
     def result_of(self, path: str, seconds: float) -> str | None:
         """The result of a job that was asked for here, waiting up to ``seconds``."""

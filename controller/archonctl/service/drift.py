@@ -6,17 +6,22 @@ has both values. What this user may not see is not checked, and said to be so: i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from archonctl.errors import HostRefusal
 from archonctl.findings import Finding, Place
+from archonctl.gate.running import Observed, Wanted, running_findings
 from archonctl.release.load import StoredRelease
 from archonctl.service.history import Record
 from archonctl.service.installed import DROP_IN, Installed, argv_of, drop_in_of, env_of
 from archonctl.service.running import cmdline_of, environ_of, environment_differences, runs
-from archonctl.service.surroundings import WORDS, surroundings
+from archonctl.service.surroundings import WORDS, Facts, surroundings
+from archonctl.service.transaction import WORDS as WORDS_OF_PHASE
 from archonctl.service.unit import UnitState
 
+_SECRET = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
 _CODES = {
     "boot_id": "drift-boot",
     "kernel": "drift-kernel",
@@ -25,7 +30,7 @@ _CODES = {
     "model_mtime_ns": "drift-model",
     "image": "drift-image",
     "unit_file": "drift-unit",
-    "drop_ins": "drift-unit",
+    "drop_ins": "drift-drop-in",
 }
 _FIXES = {
     "drift-boot": "archonctl verify {name} takes a new verdict",
@@ -34,10 +39,10 @@ _FIXES = {
     "drift-model": "archonctl apply {name} checks the file and takes a new verdict",
     "drift-image": "archonctl apply {name}, or pull the image that was verified",
     "drift-unit": "systemctl cat archon@{name}; archonctl apply {name} places what belongs there",
-    "drift-drop-in": "archonctl apply {name} places it again",
+    "drift-drop-in": "declare it, or remove it: systemctl cat archon@{name}",
+    "drift-file": "archonctl apply {name} places it again",
     "drift-release": "archonctl apply {name} renders it anew",
-    "drift-env": "archonctl apply {name} restarts it with its own environment",
-    "drift-argv": "archonctl apply {name} restarts it with its own command line",
+    "drift-environ": "archonctl apply {name} restarts it with its own environment",
     "drift-stopped": "systemctl status archon@{name}; archonctl apply {name} starts it",
     "drift-unverified": "archonctl verify {name}",
     "drift-half-done": "archonctl apply {name}, or archonctl rollback {name}, finishes it",
@@ -45,118 +50,106 @@ _FIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that is not as it was, or not as rendered: ``expected`` and ``actual`` as texts."""
-
-    code: str
-    what: str
-    expected: str
-    actual: str
-    place: str = ""
-
-    def finding(self, endpoint: str) -> Finding:
-        """The same as every check puts it."""
-        message = f"{self.what}: expected {self.expected}, found {self.actual}"
-        return Finding(self.code, "error", message, Place(self.place), _FIXES[self.code].format(name=endpoint))
-
-
-@dataclass(frozen=True, slots=True)
 class Drift:
-    """All of one endpoint. ``unchecked`` says what could not be looked at, and why."""
+    """All of one endpoint: every finding has both values. ``unchecked`` says what could not be looked at, and why."""
 
     endpoint: str
     release: str
-    differences: tuple[Difference, ...]
+    findings: tuple[Finding, ...]
     unchecked: tuple[str, ...] = ()
+
+
+@dataclass
+class _Look:
+    """What was found so far."""
+
+    name: str
+    findings: list[Finding] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    def differs(self, code: str, what: str, expected: object, actual: object, place: str = "") -> None:
+        """One thing that is not as it was, or not as rendered."""
+        fix = _FIXES[code].format(name=self.name)
+        self.findings.append(Finding(code, "error", f"{what}: expected {expected}, found {actual}", Place(place), fix))
 
 
 def drift(installed: Installed, state: UnitState, verdict: Record | None) -> Drift:
     """Compare one installed endpoint. ``verdict`` is the event that its current release was last judged in.
 
-    Raises HostRefusal ``state-unreadable``; a release that is missing or damaged is a difference, not an error.
+    Raises HostRefusal ``state-unreadable``; a release that is missing or damaged is a finding, not an error.
     """
-    digest = installed.current()
-    found: list[Difference] = []
-    unchecked: list[str] = []
+    digest, look = installed.current(), _Look(installed.name)
     if (pending := installed.pending()) is not None:
-        what = f"a change to release {pending.new} is half done"
-        found.append(Difference("drift-half-done", "phase", "no change in progress", what))
+        what = f"a change to release {pending.new}, stopped {WORDS_OF_PHASE[pending.phase]}"
+        look.differs("drift-half-done", "change in progress", "none", what)
     try:
         release = installed.stored(digest)
     except HostRefusal as err:
-        found.append(Difference("drift-release", "release", "as it was rendered", err.message, err.where))
-        return Drift(installed.name, digest, tuple(found), ("everything that the release says",))
-    found += _installed(installed, release, state)
-    found += _running(installed, release, state, unchecked)
-    found += _since(installed, release, state, verdict, unchecked)
-    return Drift(installed.name, digest, tuple(found), tuple(unchecked))
+        look.differs("drift-release", "release", "as it was rendered", err.message, err.where)
+        look.unchecked.append("everything that the release says")
+        return Drift(installed.name, digest, tuple(look.findings), tuple(look.unchecked))
+    _files(installed, release, state, look)
+    if state.main_pid:
+        _process(installed, release, state, look)
+    else:
+        look.differs("drift-stopped", installed.unit, "active", f"{state.active} ({state.result})")
+    _since(installed, release, state, verdict, look)
+    return Drift(installed.name, digest, tuple(look.findings), tuple(look.unchecked))
 
 
-def _installed(installed: Installed, release: StoredRelease, state: UnitState) -> list[Difference]:
-    found = []
+def _files(installed: Installed, release: StoredRelease, state: UnitState, look: _Look) -> None:
+    """Unit and drop-in."""
     placed, wanted = installed.placed(), drop_in_of(release)
     if placed != wanted:
         was, now = _first_difference(wanted, placed or "")
         where = str(installed.drop_in_file)
-        found.append(Difference("drift-drop-in", DROP_IN, was, now if placed is not None else "no such file", where))
+        look.differs("drift-file", DROP_IN, was, now if placed is not None else "no such file", where)
     if state.stale:
-        found.append(Difference("drift-unit", "unit files", "as systemd read them", "changed since", state.fragment))
+        look.differs("drift-unit", "unit files", "as systemd read them", "changed since", state.fragment)
     if state.load not in ("loaded", ""):
-        found.append(Difference("drift-unit", installed.unit, "loaded", state.load, state.fragment))
-    return found
+        look.differs("drift-unit", installed.unit, "loaded", state.load, state.fragment)
 
 
 def _first_difference(wanted: str, found: str) -> tuple[str, str]:
-    pairs = zip(_padded(wanted, found), _padded(found, wanted), strict=True)
-    return next(((a or "nothing", b or "nothing") for a, b in pairs if a != b), ("its bytes", "other line breaks"))
+    pairs = zip_longest(wanted.splitlines(), found.splitlines(), fillvalue="nothing")
+    return next(((a, b) for a, b in pairs if a != b), ("its bytes", "other line breaks"))
 
 
-def _padded(text: str, other: str) -> list[str]:
-    lines = text.splitlines()
-    return lines + [""] * (len(other.splitlines()) - len(lines))
-
-
-def _running(installed: Installed, release: StoredRelease, state: UnitState, unchecked: list[str]) -> list[Difference]:
-    if not state.main_pid:
-        return [Difference("drift-stopped", installed.unit, "active", f"{state.active} ({state.result})")]
-    found = []
-    argv = cmdline_of(state.main_pid, installed.proc)
-    if not argv:
-        unchecked.append(f"argv: /proc/{state.main_pid}/cmdline may not be read")
-    elif not runs(argv_of(release), state.main_pid, installed.proc):
-        was, now = _first_difference("\n".join(argv_of(release)), "\n".join(argv))
-        found.append(Difference("drift-argv", f"argv of pid {state.main_pid}", was, now))
-    env = environ_of(state.main_pid, installed.proc)
+def _process(installed: Installed, release: StoredRelease, state: UnitState, look: _Look) -> None:
+    """argv and environment of the main process. A secret's value is not repeated."""
+    pid, argv = state.main_pid, argv_of(release)
+    found = cmdline_of(pid, installed.proc)
+    if not found:
+        look.unchecked.append(f"argv: /proc/{pid}/cmdline may not be read")
+    elif not runs(argv, pid, installed.proc):
+        wanted = Wanted(release.loaded.endpoint.engine.kind, argv)
+        look.findings += running_findings(wanted, Observed(f"pid {pid}", argv=found))
+    env = environ_of(pid, installed.proc)
     if env is None:
-        unchecked.append(f"env: /proc/{state.main_pid}/environ is for root and the engine's user")
-    else:
-        differs = environment_differences(env_of(release), env)
-        found += [Difference("drift-env", name, was, now) for name, (was, now) in differs.items()]
-    return found
+        look.unchecked.append(f"environment: /proc/{pid}/environ is for root and the engine's user")
+        return
+    for name, (was, now) in environment_differences(env_of(release), env).items():
+        hidden = _SECRET.search(name) and now != "unset"
+        look.differs("drift-environ", f"{name} of pid {pid}", was, "a value that is not shown" if hidden else now)
 
 
-def _since(
-    installed: Installed, release: StoredRelease, state: UnitState, verdict: Record | None, unchecked: list[str]
-) -> list[Difference]:
+def _since(installed: Installed, release: StoredRelease, state: UnitState, verdict: Record | None, look: _Look) -> None:
     """What changed since the verdict."""
     if verdict is None:
-        return [Difference("drift-unverified", "verdict", "one on this release", "none was ever taken")]
+        look.differs("drift-unverified", "verdict", "one on this release", "none was ever taken")
+        return
     now = surroundings(installed, release, state)
-    found = []
     for name, word in WORDS.items():
         was, is_now = verdict.facts.get(name), now.get(name)
-        if was is None:
-            continue
-        if is_now is None:
-            unchecked.append(f"{word}: was {was}, cannot be told now")
-        elif was != is_now:
-            found.append(Difference(_CODES[name], f"{word} since the verdict", str(was), str(is_now)))
+        if was is not None and is_now is None:
+            look.unchecked.append(f"{word}: was {was}, cannot be told now")
+        elif was is not None and was != is_now:
+            look.differs(_CODES[name], f"{word} since the verdict", was, is_now)
     if not verdict.held:
-        found.append(Difference("drift-unverified", "verdict", "holds", verdict.verdict))
-    elif state.main_pid and verdict.invocation != state.invocation and not _is_new_boot(found):
-        found.append(Difference("drift-unverified", "start", verdict.invocation, state.invocation))
-    return found
+        look.differs("drift-unverified", "verdict", "holds", verdict.verdict)
+    elif state.main_pid and verdict.invocation != state.invocation and "boot_id" not in _changed(verdict, now):
+        look.differs("drift-unverified", "verdict of start", state.invocation, verdict.invocation)
 
 
-def _is_new_boot(found: list[Difference]) -> bool:
-    return any(difference.code == "drift-boot" for difference in found)
+def _changed(verdict: Record, now: Facts) -> set[str]:
+    return {name for name, was in verdict.facts.items() if now.get(name) != was}

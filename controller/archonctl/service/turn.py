@@ -94,7 +94,7 @@ class Turn:
     def place(self, release: StoredRelease | None, text: str | None = None) -> None:
         """Give the unit the drop-in of a release (or ``text``), and have systemd read it.
 
-        Raises HostRefusal ``unit-unwritable``, or ``unit-refused`` for a unit that systemd does not take.
+        Raises HostRefusal ``unit-unwritable``, or ``unit-not-loaded`` for a unit that systemd does not take.
         """
         self.installed.place(drop_in_of(release) if release else text)
         self.hands.systemd.reload()
@@ -104,7 +104,7 @@ class Turn:
                 f"{self.unit} is {found.load or 'unknown'} to systemd{f': {found.load_error}' * bool(found.load_error)}"
             )
             hint = "archonctl install places the units"
-            raise HostRefusal("unit-refused", why, where=found.fragment or str(self.installed.drop_in_file), hint=hint)
+            raise HostRefusal("unit-not-loaded", why, where=found.fragment or str(self.installed.drop_in_file), hint=hint)
 
     def stop(self, release: StoredRelease | None) -> None:
         """Stop whatever runs and wait until it is gone. Raises HostRefusal ``engine-not-gone``."""

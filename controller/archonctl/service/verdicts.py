@@ -47,13 +47,13 @@ def written_record(name: str, digest: str, invocation: str) -> Record | None:
 
 def judged_of(word: AttemptWord, value: Mapping[str, object]) -> Judged:
     """A verdict's value (``archonctl.verify/1``) as what a start needs of it."""
-    reasons, legs, facts = value.get("reasons"), value.get("legs"), value.get("facts")
+    reasons, probe = value.get("reasons"), value.get("probe")
+    legs = probe.get("legs") if isinstance(probe, dict) else None
     codes = [str(value["code"])] if value.get("code") else []
     if isinstance(legs, list):
         codes += [str(leg["code"]) for leg in legs if isinstance(leg, dict) and leg.get("status") == "fail"]
-    depth = str(facts.get("depth", "")) if isinstance(facts, dict) else ""
     texts = tuple(map(str, reasons)) if isinstance(reasons, list) else ()
-    return Judged(word, texts, tuple(dict.fromkeys(code for code in codes if code)), depth)
+    return Judged(word, texts, tuple(dict.fromkeys(code for code in codes if code)), str(value.get("depth") or ""))
 
 
 def _word(value: Mapping[str, object]) -> AttemptWord | None:

@@ -17,10 +17,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from archonctl.cli.apply_text import result_json
+from archonctl.cli.installed_text import drift_json, history_json, logs_json, status_json
 from archonctl.cli.output import error_json
 from archonctl.cli.up_text import up_json
 from archonctl.deployment.load import load_endpoint
 from archonctl.errors import ArchonError
+from archonctl.findings import Finding
 from archonctl.ledger.grammar import ENGINES, grammar
 from archonctl.ledger.reader import LedgerReader
 from archonctl.memory.demand import FitVerdict, MemoryClass, Scope
@@ -33,9 +36,16 @@ from archonctl.plan.values import PlanVerdict
 from archonctl.probe.values import Depth, Leg, LegStatus, Verdict, VerdictWord
 from archonctl.probe.verdict import judge, verdict_json
 from archonctl.service import procfs
+from archonctl.service.apply import ApplyResult, Outcome
+from archonctl.service.drift import Drift
 from archonctl.service.exits import ExitStatus
 from archonctl.service.follow import Boot
+from archonctl.service.history import History, Record
+from archonctl.service.preview import Difference, Preview
 from archonctl.service.state import EndpointState, Mode, Running
+from archonctl.service.status import Status, StatusWord
+from archonctl.service.turn import Attempt, AttemptWord
+from archonctl.service.unit import UnitState
 from archonctl.service.values import Ended, UpResult
 from support.engines import wait_for
 
@@ -43,6 +53,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / "docs" / "schemas"
 SCHEMAS: dict[str, Any] = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 VERBS = {
+    "import",
     "verify",
     "install",
     "plan",
@@ -56,6 +67,12 @@ VERBS = {
     "knobs",
     "explain",
     "stop",
+    "apply",
+    "rollback",
+    "status",
+    "history",
+    "drift",
+    "logs",
     "error",
 }
 _FILES = Registry().with_resources((f"{name}.json", Resource.from_contents(s)) for name, s in SCHEMAS.items())
@@ -189,6 +206,9 @@ ENUMS = [
     ("verify-1", ("properties", "verdict"), VerdictWord),
     ("verify-1", ("properties", "depth"), Depth),
     ("up-1", ("properties", "verdict"), VerdictWord),
+    ("apply-1", ("properties", "outcome"), Outcome),
+    ("status-1", ("properties", "endpoints", "items", "properties", "word"), StatusWord),
+    ("apply-1", ("properties", "attempts", "items", "properties", "verdict"), AttemptWord),
     ("up-1", ("properties", "engine", "properties", "mode"), Mode),
     ("up-1", ("properties", "engine", "properties", "ended"), Ended),
     ("inspect-1", ("$defs", "layer", "properties", "attention"), AttentionKind),
@@ -596,6 +616,16 @@ def test_facts_that_json_cannot_write_and_those_unsaid_are_null() -> None:
 GONE = object()
 Change = tuple[tuple[str | int, ...], object]
 
+_CHANGE: list[Change] = [
+    (("outcome",), "ok"),
+    (("release",), "0123"),
+    (("action",), "reload"),
+    (("attempts", 0, "verdict"), "unknown"),
+    (("attempts", 0, "codes"), ["Not A Code"]),
+    (("attempts", 0, "depth"), ""),
+    (("differences",), [{"file": "argv", "lines": []}]),
+]
+
 WRONG: dict[str, list[Change]] = {
     "plan-1": [
         (("verdict",), "ok"),
@@ -712,10 +742,32 @@ WRONG: dict[str, list[Change]] = {
         (("ledger", "ready"), "yes"),
     ],
     "install-1": [(("root",), ""), (("written",), -1), (("version",), None), (("package",), 1)],
+    "apply-1": _CHANGE,
+    "rollback-1": _CHANGE,
+    "status-1": [
+        (("endpoints", 0, "word"), "ok"),
+        (("endpoints", 0, "age_s"), "1 h"),
+        (("endpoints", 0, "seqs"), 0),
+        (("endpoints", 0, "remark"), ""),
+        (("endpoints", 0, "unit"), "tiny.service"),
+    ],
+    "history-1": [
+        (("events", 0, "at"), "today"),
+        (("events", 0, "facts"), {"kernel": None}),
+        (("events", 0, "release"), ""),
+        (("unreadable_lines",), -1),
+    ],
+    "drift-1": [
+        (("endpoints", 0, "drift"), "no"),
+        (("endpoints", 0, "findings", 0, "code"), "Drift"),
+        (("endpoints", 0, "findings", 0, "message"), ""),
+        (("endpoints", 0, "unchecked"), None),
+    ],
+    "logs-1": [(("lines",), "a line"), (("invocation",), ""), (("unit",), None)],
     "stop-1": [
         (("stopped",), "pid 4242"),
         (("stopped",), False),
-        (("stopped",), {"mode": "child", "pid": 0, "unit": None}),
+        (("stopped",), {"mode": "child", "pid": -1, "unit": None}),
     ],
     "error-1": [
         (("exit_code",), 0),
@@ -757,9 +809,50 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "knobs-1": ask("knobs", "diff", "radiance", "1.2.0", "1.8.1"),
         "verify-1": _verified(up),
         "install-1": ask("install", "--root", folder / "image"),
+        **changed(),
         "stop-1": {"schema": "archonctl.stop/1", "endpoint": "small", "stopped": None},
         "error-1": ask("explain", "no-such-code", code=2, schema="error"),
     }
+
+
+def changed() -> dict[str, Value]:
+    """What is said of an installed endpoint, as its verbs write it."""
+    state = UnitState("active", "running", "success", 4242, 0, 0, 1, "ab" * 16, "/x", "/usr/lib/x", 0)
+    new, old = "0" * 16, "f" * 16
+    attempts = (
+        Attempt(new, "broken", ("512 tokens",), ("kv-tokens-short",), ("a line",), "ab" * 16, 2.5, "full"),
+        Attempt(old, "holds", depth="full"),
+    )
+    difference = Difference("argv", ("--- argv now", "+--ctx-size"))
+    seen = Preview("tiny", "archon@tiny.service", "restart", new, old, None, None, (), (difference,), ("a remark",))
+    apply = result_json(ApplyResult("tiny", "rolled back", old, seen, attempts, ("a remark",)))
+    record = Record("refused", "", 1.5, reasons=("contract-short",), facts={"kernel": "6.1", "pages_limit": 7})
+    found = Status(
+        "tiny",
+        "archon@tiny.service",
+        "unverified",
+        state.active,
+        new,
+        "",
+        None,
+        1.5,
+        0,
+        3,
+        1024,
+        "llamacpp b1",
+        "[::1]:1",
+    )
+    finding = Finding("drift-kernel", "error", "kernel since the verdict: expected 6.1, found 6.12")
+    value: Value = {
+        "apply-1": apply,
+        "rollback-1": apply | {"schema": "archonctl.rollback/1"},
+        "status-1": status_json([found]),
+        "history-1": history_json("tiny", new, History((record,), 1), (record,)),
+        "drift-1": drift_json([Drift("tiny", new, (finding,), ("environment",)), Drift("x", "", (), ("all",))]),
+        "logs-1": logs_json("tiny", "archon@tiny.service", "", ["a line"]),
+    }
+    found_value: dict[str, Value] = json.loads(json.dumps(value))
+    return found_value
 
 
 def test_each_schema_has_something_wrong_to_reject(good: dict[str, Value]) -> None:

@@ -11,6 +11,7 @@ from archonctl.errors import UsageError
 
 def run(args: Namespace, out: Output) -> int:
     """The journal of this start; following is journalctl's own."""
+    from archonctl.cli.installed_text import logs_json
     from archonctl.service.unit import show
     from archonctl.service.unit_log import follow_log, log_command, read_log
 
@@ -23,8 +24,7 @@ def run(args: Namespace, out: Output) -> int:
         return follow_log(command)
     lines = read_log(command)
     if out.json:
-        value = {"schema": "archonctl.logs/1", "endpoint": installed.name, "unit": installed.unit}
-        out.value({**value, "invocation": invocation or None, "lines": lines})
+        out.value(logs_json(installed.name, installed.unit, invocation, lines))
     else:
         out.answer("\n".join(lines) if lines else f"{installed.unit}: nothing is in the journal of this start")
     return 0

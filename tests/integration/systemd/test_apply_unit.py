@@ -1,0 +1,383 @@
+"""``archonctl apply`` and what goes with it, on a real systemd over D-Bus, with a real llama-server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.sdbox.box import Box, why_no_box
+
+pytestmark = [pytest.mark.systemd, pytest.mark.engine]
+
+CLI = Path(sys.executable).with_name("archonctl")
+NAME = "turn"
+UNIT = f"archon@{NAME}.service"
+FOLDER = f"/var/lib/archon/{NAME}"
+ENGINE = "/srv/turn/llama-server"
+DECLARATION = """
+[contract]
+seqs = 1
+len = 512
+[engine]
+kind = "llamacpp"
+version = "b11434"
+binary = "{binary}"
+knobs = {{ threads = 1, batch-size = {batch} }}
+[model]
+path = "/srv/turn/model.gguf"
+[host]
+detect = true
+[service]
+user = "archon"
+listen = "127.0.0.1:18400"
+"""
+BATCHES = itertools.count(64)
+QUICK = "[Service]\nRestartSec=200ms\n"
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_server: Path) -> Iterator[Box]:
+    """A box of its own that keeps what is written, so that it can be booted again."""
+    if why := why_no_box():
+        pytest.skip(f"no systemd box: {why}")
+    folder = tmp_path_factory.mktemp("turn")
+    engine = llama_server.resolve().parent
+    binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix, str(engine)])]
+    box = Box(folder / f"box-{os.getpid()}", binds, {"SDBOX_UPPER": str(folder / "upper")}).up()
+    try:
+        box(CLI, "install", timeout=120)
+        box("mkdir", "-p", "/srv/turn")
+        box("cp", "-L", engine / "llama-server", *engine.glob("*.so*"), "/srv/turn")
+        path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
+        box("env", path, sys.executable, "-m", "support.tiny_gguf", "llama", "/srv/turn/model.gguf")
+        box.put(f"/etc/systemd/system/{UNIT}.d/90-quick.conf", QUICK)
+        yield box
+    finally:
+        box.down()
+
+
+def wrapper(host: Box, name: str, line: str) -> str:
+    """A program of its own that ends in the engine, or not."""
+    host.put(f"/srv/turn/{name}", f"#!/bin/sh\n{line}\n", "755")
+    return f"/srv/turn/{name}"
+
+
+HOLDS = f'exec {ENGINE} "$@"'
+SHORT = f'exec {ENGINE} "$@" --ctx-size 256'
+USAGE = f'exec {ENGINE} "$@" --no-such-flag'
+
+
+@dataclass
+class Endpoint:
+    """The installed endpoint of these tests, through the installed command."""
+
+    box: Box
+
+    def declare(self, binary: str = ENGINE) -> int:
+        """Something that was not declared before; its batch size, by which it differs."""
+        batch = next(BATCHES)
+        self.box.put(f"/etc/archon/{NAME}.toml", DECLARATION.format(binary=binary, batch=batch))
+        return batch
+
+    def run(self, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        return self.box.run("/usr/bin/archonctl", *words, timeout=timeout)
+
+    def json(self, *words: str, code: int = 0) -> dict[str, Any]:
+        done = self.run(*words, "--json")
+        assert done.returncode == code, done.stdout + done.stderr + self.journal()
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def apply(self, *words: str, code: int = 0) -> dict[str, Any]:
+        return self.json("apply", NAME, "--yes", *words, code=code)
+
+    def status(self) -> dict[str, Any]:
+        done = self.run("status", NAME, "--json")
+        found: dict[str, Any] = json.loads(done.stdout)["endpoints"][0]
+        return found | {"exit": done.returncode}
+
+    def show(self, *names: str) -> dict[str, str]:
+        return self.box.show(UNIT, "ActiveState", "MainPID", "NRestarts", "InvocationID", *names)
+
+    def current(self) -> str:
+        return self.box("readlink", f"{FOLDER}/releases/current")
+
+    def journal(self) -> str:
+        return self.box.run("journalctl", "-u", UNIT, "-n", "30", "--no-pager").stdout
+
+    def in_background(self, *words: str) -> None:
+        script = '"$@" >/tmp/out 2>&1 & echo $! >/tmp/pid'
+        self.box("sh", "-c", script, "_", "/usr/bin/archonctl", *words)
+
+    def wait_phase(self, phase: str) -> None:
+        for _ in range(600):
+            if f'"phase": "{phase}"' in self.box.run("cat", f"{FOLDER}/apply.json").stdout:
+                return
+            time.sleep(0.02)
+        pytest.fail(self.box.run("cat", "/tmp/out").stdout)
+
+
+@pytest.fixture
+def endpoint(host: Box) -> Iterator[Endpoint]:
+    """Running a release that holds; every test may leave behind another, or none."""
+    found = Endpoint(host)
+    if host.run("test", "-e", FOLDER).returncode or found.status()["word"] != "holds":
+        found.declare()
+        found.apply()
+    yield found
+    host.run("sh", "-c", "kill -9 $(cat /tmp/pid 2>/dev/null) 2>/dev/null; rm -f /tmp/pid /tmp/out")
+
+
+def test_the_first_apply_is_a_unit_that_holds_and_the_same_again_restarts_nothing(endpoint: Endpoint) -> None:
+    before = endpoint.show()
+    assert before["ActiveState"] == "active"
+    assert endpoint.apply()["outcome"] == "unchanged"
+    assert endpoint.show() == before
+    status = endpoint.status()
+    assert (status["exit"], status["word"], status["release"]) == (0, "holds", endpoint.current())
+    assert (status["seqs"], status["len_tokens"], status["restarts"]) == (1, 512, 0)
+    assert endpoint.json("drift", NAME)["endpoints"][0]["drift"] is False
+    assert endpoint.box.run("pgrep", "-f", "archonctl").returncode == 1
+
+
+def test_an_upgrade_that_holds_is_kept_and_dependants_come_back(endpoint: Endpoint) -> None:
+    box, old = endpoint.box, endpoint.current()
+    box.put("/run/systemd/system/front.service", f"[Unit]\nPartOf={UNIT}\n[Service]\nExecStart=/bin/sleep 1000\n")
+    box("systemctl", "daemon-reload")
+    box("systemctl", "start", "front.service")
+    batch = endpoint.declare()
+    looked = endpoint.run("apply", NAME, "--check", "--diff")
+    assert looked.returncode == 0
+    assert f"+{batch}\n" in looked.stdout
+    assert "not previewed" in looked.stdout
+    assert endpoint.current() == old
+    found = endpoint.apply()
+    assert (found["outcome"], found["before"], found["attempts"][0]["verdict"]) == ("applied", old, "holds")
+    assert found["attempts"][0]["depth"] == "full"
+    assert box.show("front.service", "ActiveState")["ActiveState"] == "active"
+    box("systemctl", "stop", "front.service")
+    events = endpoint.json("history", NAME)["events"]
+    assert [event["release"] for event in events[-2:]] == [old, endpoint.current()]
+
+
+def test_without_a_terminal_what_serves_is_stopped_only_with_yes(endpoint: Endpoint) -> None:
+    before = endpoint.show()
+    endpoint.declare()
+    done = endpoint.run("apply", NAME)
+    assert done.returncode == 2
+    assert "not-confirmed" in done.stderr
+    assert endpoint.show() == before
+
+
+@pytest.mark.parametrize(("line", "word", "code"), [(SHORT, "broken", ""), (USAGE, "", "--no-such-flag")])
+def test_a_release_that_does_not_hold_is_rolled_back_with_both_stories(
+    endpoint: Endpoint, line: str, word: str, code: str
+) -> None:
+    old = endpoint.current()
+    endpoint.declare(binary=wrapper(endpoint.box, "worse", line))
+    found = endpoint.apply(code=6)
+    new, again = found["attempts"]
+    assert found["outcome"] == "rolled back"
+    assert new["verdict"] == word or not word
+    assert code in "\n".join([*new["reasons"], *new["log_tail"]])
+    assert (again["release"], again["verdict"]) == (old, "holds")
+    assert endpoint.current() == old
+    assert endpoint.show("DropInPaths")["NRestarts"] == "0"
+    assert endpoint.status()["word"] == "holds"
+    assert endpoint.box.run("test", "-e", f"{FOLDER}/apply.json").returncode == 1
+
+
+def test_when_the_old_release_does_not_hold_either_that_is_told(endpoint: Endpoint) -> None:
+    box = endpoint.box
+    endpoint.declare(binary=wrapper(box, "moody", HOLDS))
+    endpoint.apply()
+    wrapper(box, "moody", USAGE)
+    endpoint.declare(binary=wrapper(box, "worse", SHORT))
+    found = endpoint.apply(code=7)
+    assert [attempt["verdict"] == "holds" for attempt in found["attempts"]] == [False, False]
+    assert endpoint.show()["ActiveState"] in ("failed", "inactive")
+    assert box.run("pgrep", "-x", "llama-server").returncode == 1
+    assert endpoint.status()["exit"] == 1
+
+
+def test_without_leave_to_roll_back_it_is_left_stopped(endpoint: Endpoint) -> None:
+    endpoint.declare(binary=wrapper(endpoint.box, "worse", SHORT))
+    assert endpoint.apply("--no-rollback", code=1)["outcome"] == "failed"
+    assert endpoint.box.run("pgrep", "-x", "llama-server").returncode == 1
+    assert endpoint.status()["word"] == "down"
+
+
+def test_an_apply_that_is_killed_while_the_engine_starts_is_finished_by_the_next(endpoint: Endpoint) -> None:
+    endpoint.declare()
+    endpoint.in_background("apply", NAME, "--yes")
+    endpoint.wait_phase("starting")
+    endpoint.box("sh", "-c", "kill -9 $(cat /tmp/pid)")
+    assert endpoint.status()["word"] == "half done"
+    assert endpoint.json("drift", NAME, code=8)["endpoints"][0]["findings"][0]["code"] == "drift-half-done"
+    starts = endpoint.journal().count(f"Starting {UNIT}")
+    assert endpoint.apply()["outcome"] == "applied"
+    assert endpoint.journal().count(f"Starting {UNIT}") == starts
+    assert endpoint.status()["word"] == "holds"
+
+
+def test_an_apply_that_is_killed_can_be_rolled_back_instead(endpoint: Endpoint) -> None:
+    old = endpoint.current()
+    endpoint.declare()
+    endpoint.in_background("apply", NAME, "--yes")
+    endpoint.wait_phase("starting")
+    endpoint.box("sh", "-c", "kill -9 $(cat /tmp/pid)")
+    assert endpoint.json("rollback", NAME, "--yes")["release"] == old
+    assert endpoint.status()["word"] == "holds"
+
+
+def test_ctrl_c_after_the_stop_goes_back(endpoint: Endpoint) -> None:
+    old = endpoint.current()
+    endpoint.declare(binary=wrapper(endpoint.box, "slow", f"sleep 3; {HOLDS}"))
+    script = "/usr/bin/archonctl apply turn --yes >/tmp/out 2>&1 & echo $! >/tmp/pid; wait $!; echo $? >/tmp/rc"
+    with subprocess.Popen([*_exec(endpoint.box), "bash", "-c", f"set -m; {script}"]) as shell:
+        endpoint.wait_phase("starting")
+        endpoint.box("sh", "-c", "kill -INT $(cat /tmp/pid)")
+        shell.wait(60)
+    assert endpoint.box("cat", "/tmp/rc") == "6", endpoint.box("cat", "/tmp/out")
+    assert "going back" in endpoint.box("cat", "/tmp/out")
+    assert endpoint.current() == old
+    assert endpoint.status()["word"] == "holds"
+
+
+def _exec(box: Box) -> list[str]:
+    from support.sdbox.box import TOOL
+
+    return [str(TOOL), "exec", str(box.folder)]
+
+
+def test_of_two_applies_at_once_the_second_names_the_first(endpoint: Endpoint) -> None:
+    endpoint.declare()
+    endpoint.in_background("apply", NAME, "--yes")
+    endpoint.wait_phase("starting")
+    found = endpoint.apply(code=5)
+    assert found["error"]["code"] == "up-in-progress"
+    assert f"pid {endpoint.box('cat', '/tmp/pid')}" in found["error"]["message"]
+    for _ in range(300):
+        if endpoint.status()["word"] == "holds":
+            return
+        time.sleep(0.1)
+    pytest.fail(endpoint.box("cat", "/tmp/out"))
+
+
+def test_systemd_started_anew_in_the_middle_changes_nothing_of_the_end(endpoint: Endpoint) -> None:
+    endpoint.declare(binary=wrapper(endpoint.box, "slow", f"sleep 2; {HOLDS}"))
+    endpoint.in_background("apply", NAME, "--yes", "--json")
+    endpoint.wait_phase("starting")
+    endpoint.box("systemctl", "daemon-reexec")
+    for _ in range(300):
+        if endpoint.box.run("test", "-e", f"{FOLDER}/apply.json").returncode == 1:
+            break
+        time.sleep(0.1)
+    assert endpoint.status()["word"] == "holds", endpoint.box("cat", "/tmp/out")
+
+
+def test_a_full_disk_is_said_before_anything_is_stopped(endpoint: Endpoint) -> None:
+    box, before = endpoint.box, endpoint.show()
+    endpoint.declare()
+    box("mount", "--bind", FOLDER, FOLDER)
+    box("sh", "-c", f"mkdir -p /run/full && mount -t tmpfs -o size=4m full /run/full && cp -a {FOLDER}/. /run/full/")
+    box("mount", "--bind", "/run/full", FOLDER)
+    try:
+        box.run("dd", "if=/dev/zero", f"of={FOLDER}/fill", "bs=64k", "count=100")
+        found = endpoint.apply(code=5)
+        assert found["error"]["code"] in ("release-disk-full", "state-unwritable")
+        assert endpoint.show() == before
+    finally:
+        box("sh", "-c", f"umount {FOLDER}; umount {FOLDER}; umount /run/full")
+
+
+def test_a_read_only_var_is_said_and_can_be_looked_at(endpoint: Endpoint) -> None:
+    box, before = endpoint.box, endpoint.show()
+    endpoint.declare()
+    box("sh", "-c", "mount --bind /var /var && mount -o remount,bind,ro /var")
+    try:
+        found = endpoint.apply(code=5)
+        assert found["error"]["code"] in ("state-unwritable", "release-not-writable")
+        assert endpoint.show() == before
+        assert endpoint.status()["word"] == "holds"
+        assert endpoint.run("apply", NAME, "--check").returncode == 0
+    finally:
+        box("umount", "/var")
+
+
+def test_what_was_edited_by_hand_is_drift_with_both_values(endpoint: Endpoint) -> None:
+    box = endpoint.box
+    box("sed", "-i", "s/^TimeoutStopSec=.*/TimeoutStopSec=7/", f"/etc/systemd/system/{UNIT}.d/10-release.conf")
+    box.put(f"/etc/systemd/system/{UNIT}.d/95-mine.conf", "[Service]\nEnvironment=LLAMA_ARG_TOP_K=7\n")
+    box("systemctl", "daemon-reload")
+    box("touch", "/srv/turn/model.gguf")
+    found = endpoint.json("drift", NAME, code=8)["endpoints"][0]
+    said = {each["code"]: each["message"] for each in found["findings"]}
+    assert set(said) == {"drift-file", "drift-drop-in", "drift-model"}
+    assert said["drift-file"] == "10-release.conf: expected TimeoutStopSec=90, found TimeoutStopSec=7"
+    assert "95-mine.conf" in said["drift-drop-in"]
+    box("systemctl", "restart", UNIT)
+    found = endpoint.json("drift", NAME, code=8)["endpoints"][0]
+    env = [each for each in found["differences"] if each["code"] == "drift-env"]
+    assert [(each["what"], each["expected"], each["actual"]) for each in env] == [("LLAMA_ARG_TOP_K", "unset", "7")]
+    box("rm", f"/etc/systemd/system/{UNIT}.d/95-mine.conf")
+    assert endpoint.apply()["outcome"] == "applied"
+    assert endpoint.json("drift", NAME)["endpoints"][0]["findings"] == []
+
+
+def test_reading_needs_no_privileges_and_changing_does(endpoint: Endpoint) -> None:
+    def nobody(*words: str) -> subprocess.CompletedProcess[str]:
+        return endpoint.box.run("runuser", "-u", "nobody", "--", "/usr/bin/archonctl", *words)
+
+    for words in (("status",), ("history", NAME)):
+        done = nobody(*words)
+        assert done.returncode == 0, done.stderr
+        assert endpoint.current()[:8] in done.stdout
+    done = nobody("drift", NAME)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "not checked: environment" in done.stdout
+    for words in (("apply", NAME, "--yes"), ("rollback", NAME, "--yes"), ("stop", NAME)):
+        done = nobody(*words)
+        assert done.returncode == 5, done.stdout + done.stderr
+        assert "not-permitted" in done.stderr
+    assert endpoint.show()["ActiveState"] == "active"
+
+
+def test_logs_show_this_start_and_stop_stops_it(endpoint: Endpoint) -> None:
+    found = endpoint.json("logs", NAME)
+    assert found["invocation"] == endpoint.show()["InvocationID"]
+    text = "\n".join(found["lines"])
+    assert "listening" in text
+    assert text.count(f"Starting {UNIT}") == 1
+    assert len(endpoint.run("logs", NAME, "-n", "2").stdout.splitlines()) == 2
+    assert endpoint.json("stop", NAME)["stopped"]["unit"] == UNIT
+    assert endpoint.show()["ActiveState"] == "inactive"
+    assert endpoint.box.run("pgrep", "-x", "llama-server").returncode == 1
+    assert endpoint.json("drift", NAME, code=8)["endpoints"][0]["findings"][0]["code"] == "drift-stopped"
+
+
+def test_after_a_reboot_it_serves_verified_without_drift(endpoint: Endpoint) -> None:
+    box = endpoint.box
+    box("systemctl", "enable", UNIT)
+    before = endpoint.show()["InvocationID"]
+    box.down()
+    box.up()
+    for _ in range(300):
+        if endpoint.show()["ActiveState"] == "active":
+            break
+        time.sleep(0.1)
+    status = endpoint.status()
+    assert (status["word"], status["exit"]) == ("holds", 0), endpoint.journal()
+    assert endpoint.show()["InvocationID"] != before
+    assert endpoint.json("drift", NAME)["endpoints"][0]["findings"] == []
+    assert endpoint.apply()["outcome"] == "unchanged"
