@@ -135,5 +135,6 @@ def free_port() -> int:
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     """Tests that boot a real systemd run one after the other, on one worker."""
     for item in items:
-        if item.get_closest_marker("systemd"):
-            item.add_marker(pytest.mark.xdist_group("systemd"))
+        for machine in ("systemd", "kernel"):
+            if item.get_closest_marker(machine):
+                item.add_marker(pytest.mark.xdist_group(machine))
