@@ -101,3 +101,21 @@ project_venv() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root${extra:+[$extra]}"
   printf '%s\n' "$wanted" >"$stamp"
 }
+
+# pystemd_in_venv: D-Bus for the systemd tests. There is no wheel of it to download: built once a Python version, kept.
+pystemd_in_venv() {
+  "$venv/bin/python" -c 'import pystemd.dbuslib' 2>/dev/null && return 0
+  local tag wheels
+  tag=$("$venv/bin/python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+  wheels=("$cache/wheels"/pystemd-*-"$tag"-*.whl)
+  if [[ ! -f ${wheels[0]} ]]; then
+    packages "building pystemd" libsystemd-dev pkg-config gcc libc6-dev python3-dev
+    say "Building pystemd (once; kept in $cache/wheels)"
+    logged "$cache/log/pystemd.log" "building pystemd" \
+      "$venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$cache/wheels" \
+      'pystemd>=0.13'
+    wheels=("$cache/wheels"/pystemd-*-"$tag"-*.whl)
+  fi
+  logged "$cache/log/pip.log" "pip install" \
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${wheels[-1]}"
+}

@@ -220,7 +220,7 @@ def endpoint(word: str, *, seqs: int = 1) -> LoadedEndpoint:
     return LoadedEndpoint(value, NAME, Path("/etc/archon/tiny.toml"), Path("/etc"))
 
 
-def render(loaded: LoadedEndpoint, home: Path) -> Release:
+def render(loaded: LoadedEndpoint, home: Path, _plan: Plan | None = None) -> Release:
     """Its release: a small one, with the word in argv, environment and drop-in."""
     word = loaded.endpoint.engine.env["WORD"]
     loaded = LoadedEndpoint(

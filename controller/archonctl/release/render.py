@@ -18,6 +18,7 @@ from archonctl.errors import DeclarationError
 from archonctl.host.load import load_host
 from archonctl.release.containers import container_files
 from archonctl.release.env_file import write_env
+from archonctl.release.preflight_file import PREFLIGHT_FILE
 from archonctl.release.quoting import start_script
 from archonctl.release.unit import STOP_S, drop_in_text, load_timeout_s, settings, unit_text
 from archonctl.release.values import MANIFEST, SCHEMA, Release, ReleaseFile, to_json
@@ -53,11 +54,11 @@ def _with_groups(loaded: LoadedEndpoint) -> Endpoint:
 
 
 def render_release(
-    loaded: LoadedEndpoint, command: CommandLine, plan_digest: str = "", home: Path | None = None
+    loaded: LoadedEndpoint, command: CommandLine, plan_digest: str = "", home: Path | None = None, preflight: str = ""
 ) -> Release:
     """The release of one endpoint. Writes nothing.
 
-    ``home`` is the absolute folder where the files will lie when the unit starts (default: where the template unit
+    ``preflight`` is the text of ``preflight.env`` where a plan gave one (``preflight_file.preflight_text``). ``home`` is the absolute folder where the files will lie when the unit starts (default: where the template unit
     looks). Raises DeclarationError ``endpoint-name``, ``release-inline-secret``,
     ``env-value-unrepresentable``, ``argument-unrepresentable``, ``release-path-unsupported`` or
     ``declaration-bad-value``.
@@ -91,6 +92,8 @@ def render_release(
         DECLARATION_FILE: ReleaseFile(to_json(_declaration(loaded))),
     }
     texts |= container_files(name, command, os.fspath(place / ENV_FILE), lines, start_s)
+    if preflight:
+        texts[PREFLIGHT_FILE] = preflight
     for file, text in texts.items():
         files[file] = ReleaseFile(text.encode("utf-8"), 0o755 if text.startswith("#!") else 0o644)
     files[MANIFEST] = ReleaseFile(to_json(_manifest(loaded, files, plan_digest)))

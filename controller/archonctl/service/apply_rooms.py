@@ -12,10 +12,12 @@ from pathlib import Path
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import HostRefusal
 from archonctl.gate.endpoint import check_endpoint
+from archonctl.host.load import load_host
 from archonctl.plan.build import plan_endpoint
+from archonctl.plan.values import Plan
 from archonctl.probe.values import Depth
 from archonctl.release.load import StoredRelease
-from archonctl.release.preflight_file import PREFLIGHT_FILE
+from archonctl.release.preflight_file import PREFLIGHT_FILE, preflight_text
 from archonctl.release.render import command_of, render_release
 from archonctl.release.values import Release
 from archonctl.service import procfs
@@ -103,9 +105,11 @@ def hands_over(systemd: Systemd) -> Hands:
     return Hands(systemd, written_verdict, judge, gone, last_lines, facts)
 
 
-def render(loaded: LoadedEndpoint, home: Path) -> Release:
-    """The release as the template unit will find it."""
-    return render_release(loaded, command_of(loaded), home=home)
+def render(loaded: LoadedEndpoint, home: Path, plan: Plan) -> Release:
+    """The release as the template unit will find it, with what root's preflight has to check."""
+    command = command_of(loaded)
+    checks = preflight_text(loaded.name, loaded.endpoint.engine.kind, command, plan.forecast, load_host(loaded))
+    return render_release(loaded, command, home=home, preflight=checks)
 
 
 def check_host(loaded: LoadedEndpoint, argv: tuple[str, ...], installed: Installed, say: Say) -> tuple[str, ...]:

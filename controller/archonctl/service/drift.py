@@ -121,7 +121,7 @@ def _process(installed: Installed, release: StoredRelease, state: UnitState, loo
     found = cmdline_of(pid, installed.proc)
     if not found:
         look.unchecked.append(f"argv: /proc/{pid}/cmdline may not be read")
-    elif not runs(argv, pid, installed.proc):
+    elif not runs(argv, pid, installed.proc, installed.known_cmdline(installed.current())):
         wanted = Wanted(release.loaded.endpoint.engine.kind, argv)
         look.findings += running_findings(wanted, Observed(f"pid {pid}", argv=found))
     env = environ_of(pid, installed.proc)

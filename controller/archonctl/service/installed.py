@@ -68,6 +68,12 @@ class Installed:
         """What happened. Raises HostRefusal ``state-unreadable``."""
         return read_history(self.history_file)
 
+    def known_cmdline(self, digest: str) -> tuple[str, ...]:
+        """What a release ran as when it was last found to hold, where that is not its own argv (a wrapper)."""
+        last = next((r for r in reversed(self.history().records) if r.held and r.release == digest), None)
+        text = str(last.facts.get("cmdline", "")) if last else ""
+        return tuple(text.split("\0")) if text else ()
+
     def placed(self) -> str | None:
         """The drop-in that systemd reads; None where there is none."""
         try:

@@ -13,6 +13,7 @@ from archonctl.errors import ArchonError, GateRefusal, HostRefusal
 from archonctl.findings import Finding, refuses
 from archonctl.plan.values import Plan
 from archonctl.release.load import StoredRelease
+from archonctl.release.preflight_file import PREFLIGHT_FILE
 from archonctl.release.render import DROP_IN_FILE, ENV_FILE
 from archonctl.release.store import DIGEST_CHARS
 from archonctl.release.values import Release
@@ -34,7 +35,7 @@ class ApplyRooms:
 
     plan: Callable[[LoadedEndpoint], Plan]
     gate: Callable[[LoadedEndpoint], tuple[Finding, ...]]
-    render: Callable[[LoadedEndpoint, Path], Release]
+    render: Callable[[LoadedEndpoint, Path, Plan], Release]
     check: Callable[[LoadedEndpoint, tuple[str, ...], Installed], tuple[str, ...]]
     preflight: Callable[[Path], tuple[str, ...]]
 
@@ -89,7 +90,7 @@ def preview(loaded: LoadedEndpoint, rooms: ApplyRooms, installed: Installed, sta
     findings = rooms.gate(loaded)
     if refuses(findings):
         raise GateRefused(findings)
-    release = rooms.render(loaded, installed.home)
+    release = rooms.render(loaded, installed.home, plan)
     remarks = [*(f"plan: {reason}" for reason in plan.reasons), *rooms.check(loaded, release.argv, installed)]
     remarks += [str(finding) for finding in findings]
     new, old = release.digest[:DIGEST_CHARS], installed.current()
@@ -121,7 +122,8 @@ def action_for(installed: Installed, state: UnitState, new: str, argv: tuple[str
     """What it takes to have ``new`` running."""
     if state.ended:
         return "start"
-    same = installed.current() == new and installed.placed() == drop_in and runs(argv, state.main_pid, installed.proc)
+    placed = installed.current() == new and installed.placed() == drop_in
+    same = placed and runs(argv, state.main_pid, installed.proc, installed.known_cmdline(new))
     if not same or state.active != "active":
         return "restart"
     last = installed.history().last(new)
@@ -151,8 +153,11 @@ def differences(installed: Installed, old: str, state: UnitState, release: Relea
             release.files[DROP_IN_FILE].content.decode().splitlines(),
         ),
     )
+    file = release.files.get(PREFLIGHT_FILE)
+    was_there = before.files.get(PREFLIGHT_FILE, b"") if before is not None else b""
+    checks = (PREFLIGHT_FILE, was_there.decode().splitlines(), file.content.decode().splitlines() if file else [])
     found = []
-    for name, was, becomes in pairs:
+    for name, was, becomes in (*pairs, checks):
         lines = tuple(difflib.unified_diff(list(was), list(becomes), f"{name} now", f"{name} new", lineterm="", n=2))
         if lines:
             found.append(Difference(name, lines))

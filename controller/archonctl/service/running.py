@@ -41,10 +41,14 @@ def _words(path: Path) -> tuple[str, ...]:
     return tuple(raw.decode("utf-8", "surrogateescape").split("\0")[:-1])
 
 
-def runs(argv: Sequence[str], pid: int, proc: Path = PROC) -> bool:
-    """True if the process has this argv; a script has its interpreter in front of it (execve(2))."""
+def runs(argv: Sequence[str], pid: int, proc: Path = PROC, known: Sequence[str] = ()) -> bool:
+    """True if the process has this argv; a script has its interpreter in front of it (execve(2)).
+
+    ``known`` is another command line that counts: a program that is a wrapper ends in one that only a verified start
+    can tell.
+    """
     found = cmdline_of(pid, proc)
-    return bool(argv) and found[-len(argv) :] == tuple(argv)
+    return bool(argv) and (found[-len(argv) :] == tuple(argv) or (bool(known) and found == tuple(known)))
 
 
 def environment_differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -13,6 +13,7 @@ from archonctl.release.load import StoredRelease
 from archonctl.service import procfs
 from archonctl.service.artefact import container_image, image_of
 from archonctl.service.installed import Installed, argv_of
+from archonctl.service.running import cmdline_of, runs
 from archonctl.service.unit import UnitState
 
 Facts = dict[str, str | int]
@@ -43,6 +44,8 @@ def surroundings(installed: Installed, release: StoredRelease, state: UnitState)
     if digest := file_digest(state.fragment):
         facts["unit_file"] = digest
     facts["drop_ins"] = " ".join(state.drop_ins)
+    if state.main_pid and not runs(argv_of(release), state.main_pid, installed.proc):
+        facts["cmdline"] = "\0".join(cmdline_of(state.main_pid, installed.proc))
     return facts
 
 

@@ -104,7 +104,9 @@ class Turn:
                 f"{self.unit} is {found.load or 'unknown'} to systemd{f': {found.load_error}' * bool(found.load_error)}"
             )
             hint = "archonctl install places the units"
-            raise HostRefusal("unit-not-loaded", why, where=found.fragment or str(self.installed.drop_in_file), hint=hint)
+            raise HostRefusal(
+                "unit-not-loaded", why, where=found.fragment or str(self.installed.drop_in_file), hint=hint
+            )
 
     def stop(self, release: StoredRelease | None) -> None:
         """Stop whatever runs and wait until it is gone. Raises HostRefusal ``engine-not-gone``."""

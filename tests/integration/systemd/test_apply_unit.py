@@ -316,21 +316,24 @@ def test_a_read_only_var_is_said_and_can_be_looked_at(endpoint: Endpoint) -> Non
 
 
 def test_what_was_edited_by_hand_is_drift_with_both_values(endpoint: Endpoint) -> None:
-    box = endpoint.box
+    box, mine = endpoint.box, f"/etc/systemd/system/{UNIT}.d/95-mine.conf"
     box("sed", "-i", "s/^TimeoutStopSec=.*/TimeoutStopSec=7/", f"/etc/systemd/system/{UNIT}.d/10-release.conf")
-    box.put(f"/etc/systemd/system/{UNIT}.d/95-mine.conf", "[Service]\nEnvironment=LLAMA_ARG_TOP_K=7\n")
-    box("systemctl", "daemon-reload")
+    box.put(mine, "[Service]\nEnvironment=LLAMA_ARG_TOP_K=7\n")
     box("touch", "/srv/turn/model.gguf")
-    found = endpoint.json("drift", NAME, code=8)["endpoints"][0]
-    said = {each["code"]: each["message"] for each in found["findings"]}
-    assert set(said) == {"drift-file", "drift-drop-in", "drift-model"}
-    assert said["drift-file"] == "10-release.conf: expected TimeoutStopSec=90, found TimeoutStopSec=7"
-    assert "95-mine.conf" in said["drift-drop-in"]
-    box("systemctl", "restart", UNIT)
-    found = endpoint.json("drift", NAME, code=8)["endpoints"][0]
-    env = [each for each in found["differences"] if each["code"] == "drift-env"]
-    assert [(each["what"], each["expected"], each["actual"]) for each in env] == [("LLAMA_ARG_TOP_K", "unset", "7")]
-    box("rm", f"/etc/systemd/system/{UNIT}.d/95-mine.conf")
+    box("systemctl", "daemon-reload")
+    try:
+        found = endpoint.json("drift", NAME, code=8)["endpoints"][0]
+        said = {each["code"]: each["message"] for each in found["findings"]}
+        assert set(said) == {"drift-file", "drift-drop-in", "drift-model"}
+        assert said["drift-file"] == "10-release.conf: expected TimeoutStopSec=90, found TimeoutStopSec=7"
+        assert "95-mine.conf" in said["drift-drop-in"]
+        box("systemctl", "restart", UNIT)
+        found = endpoint.json("drift", NAME, code=8)["endpoints"][0]
+        env = [each["message"] for each in found["findings"] if each["code"] == "drift-environ"]
+        assert [message.partition(" of pid")[0] for message in env] == ["LLAMA_ARG_TOP_K"]
+        assert env[0].endswith("expected unset, found 7")
+    finally:
+        box("rm", mine)
     assert endpoint.apply()["outcome"] == "applied"
     assert endpoint.json("drift", NAME)["endpoints"][0]["findings"] == []
 
