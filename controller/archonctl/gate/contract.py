@@ -50,7 +50,8 @@ def contract_findings(declared: Declared) -> list[Finding]:
         found += [declared.finding("contract-not-judged", "note", reason, "contract.len") for reason in reasons]
     found += floor_findings(declared, forecast.host_need.ttm_floor_mib, host.page_bytes)
     if endpoint.engine.kind == "radiance":
-        found += _rows(declared, model if isinstance(model, RadManifest) else None)
+        rad = model.rad if model is not None else None
+        found += _rows(declared, rad if isinstance(rad, RadManifest) else None)
     return found
 
 

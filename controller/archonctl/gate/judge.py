@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from archonctl.engines.knobs import ArgvFinding, check_argv, check_env
 from archonctl.engines.knobs.verdict import Open
@@ -12,6 +13,9 @@ from archonctl.foreign.launch import Launch
 from archonctl.foreign.words import Setting, Word
 from archonctl.gate.images import engine_version, parse_image, why_unpinned
 from archonctl.gate.source import Source
+
+MOST_VARIABLES = 300
+"""Far more than any start sets; a file of them is none that starts an engine."""
 
 
 def launch_findings(source: Source, launch: Launch) -> list[Finding]:
@@ -89,6 +93,8 @@ def _edit(source: Source, words: Sequence[Word], replacement: tuple[str, ...] | 
 def setting_findings(source: Source, engine: str, version: str, settings: Iterable[Setting]) -> list[Finding]:
     """Variables that the engine reads, by its table."""
     given = {one.name: one for one in settings if not one.inherited}
+    over = len(given) - MOST_VARIABLES
+    given = dict(islice(given.items(), MOST_VARIABLES))
     opened = {name for name, one in given.items() if one.value.unresolved}
     if not given:
         return []
@@ -96,7 +102,10 @@ def setting_findings(source: Source, engine: str, version: str, settings: Iterab
         found = check_env(engine, version, {name: one.value.text for name, one in given.items()}, open_values=opened)
     except ArchonError:
         return []  # said with the argv
-    out = []
+    out: list[Finding] = []
+    if over > 0:
+        message = f"{over + MOST_VARIABLES:,} variables, of which the first {MOST_VARIABLES:,} are looked at"
+        out.append(Finding("knob-not-checked", "warning", message, Place(source.shown)))
     for one in found:
         setting = given.get(one.argument)
         place = source.of_setting(setting, one.code == "knob-bad-value") if setting else Place(source.shown)

@@ -159,7 +159,7 @@ class _Run:
             manifest = read_manifest(endpoint.model.manifest)
         except ArchonError:
             return None
-        return manifest.host.ngram_table_mib if isinstance(manifest, RadManifest) else None
+        return manifest.rad.host.ngram_table_mib if isinstance(manifest.rad, RadManifest) else None
 
     def _declaration(self, path: Path, shown: str) -> None:
         self._files[shown] = None

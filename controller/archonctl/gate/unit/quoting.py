@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator
 
 from archonctl.findings import Edit, Finding
-from archonctl.foreign.units import Unit, split_unit_words
-from archonctl.foreign.words import Command
+from archonctl.foreign.units import split_unit_words
 from archonctl.gate.unit.unit import Directive, UnitFile
 
 SPECIFIERS = frozenset("aAbBCdDEfgGhHiIjJlLmMnNopPqsStTuUvVwWyY%")
@@ -89,38 +88,38 @@ def _open_quote(item: Directive) -> Iterator[Finding]:
 
 def _exec(item: Directive) -> Iterator[Finding]:
     literal = re.match(r"[-@+!|]*:", item.text) is not None
-    commands = Unit((item.entry,), ()).commands()
-    for command in commands:
-        program = command.words[0]
-        if program.text.startswith(("~", "./", "../", "$")):
-            message = f"{program.text[:60]!r} is no absolute path, and no shell resolves it here"
-            place = item.source.place(program)
-            yield Finding("unit-shell-syntax", "error", message, place, "write the whole path")
-        if program.text.rpartition("/")[2] not in _SHELLS:
-            yield from _words(item, command, literal)
-
-
-def _words(item: Directive, command: Command, literal: bool) -> Iterator[Finding]:
-    shell = "wrap the command in /bin/sh -c '...'"
-    if any(word.text.rpartition("/")[2] in _SHELLS for word in command.words):
+    words = split_unit_words(item.entry.value)
+    if any(word.text.lstrip("-@:+!|").rpartition("/")[2] in _SHELLS for word in words):
         return  # an inner shell may well want these characters
-    for word in command.words[1:]:
-        place, text = item.source.place(word), word.text
-        if _SHELL_WORD.fullmatch(text):
-            message = f"{text[:60]!r} is shell syntax: systemd runs no shell, the engine gets it as an argument"
-            yield Finding("unit-shell-syntax", "error", message, place, f"{shell}, or use StandardOutput=")
-        elif "$(" in text or (text.startswith("`") and text.endswith("`")):
-            message = f"{text[:60]!r} is a shell's substitution: systemd runs no shell, the engine gets the text"
-            yield Finding("unit-shell-syntax", "error", message, place, shell)
-        elif text.startswith("~/"):
-            message = f"{text[:60]!r} starts with ~, which no shell resolves here"
-            yield Finding("unit-shell-syntax", "error", message, place, "write the whole path, or %h")
-        elif not literal and (found := _DEFAULTED.search(text)):
-            message = f"systemd knows no default in {found[0]!r}: the argument is not what a shell would make of it"
-            yield Finding("unit-dollar", "error", message, place, "set the variable with Environment=")
-        elif not literal and (found := _BRACELESS.search(text)):
-            message = f"{found[0]} within a word stays as it is: only ${{NAME}} is replaced there"
-            yield Finding("unit-dollar", "error", message, place, f"${{{found[0][1:]}}}, or $$ for a dollar sign")
+    program = words[0].text.lstrip("-@:+!|") if words else ""
+    if program.startswith(("~", "./", "../", "$")):
+        message = f"{program[:60]!r} is no absolute path, and no shell resolves it here"
+        yield Finding("unit-shell-syntax", "error", message, item.source.place(words[0]), "write the whole path")
+    for word in words[1:]:
+        if found := _trap(word.text, literal):
+            yield Finding(found[0], "error", found[1], item.source.place(word), found[2])
+
+
+def _trap(text: str, literal: bool) -> tuple[str, str, str] | None:
+    """Code, message and fix of a word that a shell would read otherwise than systemd."""
+    shell = "wrap the command in /bin/sh -c '...'"
+    if _SHELL_WORD.fullmatch(text):
+        message = f"{text[:60]!r} is shell syntax: systemd runs no shell, the engine gets it as an argument"
+        return "unit-shell-syntax", message, f"{shell}, or use StandardOutput="
+    if "$(" in text or (text.startswith("`") and text.endswith("`")):
+        message = f"{text[:60]!r} is a shell's substitution: systemd runs no shell, the engine gets the text"
+        return "unit-shell-syntax", message, shell
+    if text.startswith("~/"):
+        message = f"{text[:60]!r} starts with ~, which no shell resolves here"
+        return "unit-shell-syntax", message, "write the whole path, or %h"
+    plain = "" if literal else text.replace("$$", "")
+    if found := _DEFAULTED.search(plain):
+        message = f"systemd knows no default in {found[0]!r}: the argument is not what a shell would make of it"
+        return "unit-dollar", message, "set the variable with Environment="
+    if found := _BRACELESS.search(plain):
+        message = f"{found[0]} within a word stays as it is: only ${{NAME}} is replaced there"
+        return "unit-dollar", message, f"${{{found[0][1:]}}}, or $$ for a dollar sign"
+    return None
 
 
 def _percent(item: Directive) -> Iterator[Finding]:
