@@ -13,8 +13,8 @@ from archonctl.service.unit import UnitState
 
 LIMIT_S = 60.0
 STEP_S = 0.1
-QUIET_S = 1.0
-"""Card memory counts as released when it has not fallen for so long: how much of it others hold is not known."""
+QUIET_STEPS = 10
+"""Card memory counts as released when it has not fallen for so many steps: how much of it others hold is not known."""
 
 _ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified", "sys/fs/cgroup/systemd")
 _CARD = re.compile(r"card[0-9]+")
@@ -81,9 +81,9 @@ def card_used_bytes(root: Path = Path("/")) -> dict[str, int]:
 def _settle(root: Path, end: float, sleep: Callable[[float], None]) -> None:
     """Wait while card memory falls. The driver gives it back a little after the process is gone."""
     used = card_used_bytes(root)
-    quiet = 0.0
-    while used and quiet < QUIET_S and time.monotonic() < end:
+    quiet = 0
+    while used and quiet < QUIET_STEPS and time.monotonic() < end:
         sleep(STEP_S)
         now = card_used_bytes(root)
         fell = any(now.get(name, 0) < bytes_ for name, bytes_ in used.items())
-        used, quiet = now, 0.0 if fell else quiet + STEP_S
+        used, quiet = now, 0 if fell else quiet + 1

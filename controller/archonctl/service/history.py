@@ -88,17 +88,17 @@ def read_history(path: Path) -> History:
     """Everything that can be read. Raises HostRefusal ``state-unreadable`` if the file itself cannot be."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            size = os.fstat(handle).st_size
+            os.lseek(handle, max(0, size - LIMIT_BYTES), os.SEEK_SET)
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                raw = file.read(LIMIT_BYTES)
+        finally:
+            os.close(handle)
     except FileNotFoundError:
         return History()
     except OSError as err:
         raise _unreadable(path, err) from None
-    with os.fdopen(handle, "rb") as file:
-        try:
-            size = os.fstat(handle).st_size
-            file.seek(max(0, size - LIMIT_BYTES))
-            raw = file.read(LIMIT_BYTES)
-        except OSError as err:
-            raise _unreadable(path, err) from None
     lines = raw.split(b"\n")
     if size > LIMIT_BYTES:
         lines = lines[1:]  # begins in the middle of a line
