@@ -17,7 +17,7 @@ ORDER = [
     {"deployment", "host", "model"},
     {"engines"},
     {"plan", "runbook"},
-    {"release", "foreign"},
+    {"release", "foreign", "migration"},
     {"gate"},
     {"ledger"},
     {"probe"},

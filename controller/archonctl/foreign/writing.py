@@ -40,3 +40,19 @@ def _write(path: Path, text: str) -> None:
         os.link(temporary, path)  # unlike a rename it never goes over a file that came in between
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Put a new text in place of a file's, at once, with its mode. Raises UsageError ``import-out-unwritable``."""
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f".{place.name}.archonctl-{os.getpid()}")
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), place.stat().st_mode & 0o7777)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(place)
+    except OSError as err:
+        temporary.unlink(missing_ok=True)
+        raise UsageError("import-out-unwritable", f"cannot write it: {err.strerror}", where=str(path)) from None
