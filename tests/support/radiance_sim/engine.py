@@ -17,7 +17,7 @@ from support.radiance_sim.budget import PAGE_TOKENS, Budget
 from support.radiance_sim.config import Simulation
 from support.radiance_sim.flags import Options, atoi
 
-CHUNK_BESIDE_DECODE = 512
+CHUNK_BESIDE_DECODE = 1024
 """Prefill tokens a step beside sequences that answer, with --busy-prefill-chunk auto."""
 
 
