@@ -41,7 +41,8 @@ def main() -> None:
         )
         seconds = time.perf_counter() - start
     verdict = "met" if seconds <= GOAL_S * count / 200 else "missed"
-    print(f"{count} endpoints: {seconds:.2f} s, {1000 * seconds / count:.1f} ms each, exit {done.returncode}; {verdict}")
+    each_ms = 1000 * seconds / count
+    print(f"{count} endpoints: {seconds:.2f} s, {each_ms:.1f} ms each, exit {done.returncode}; {verdict}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from archonctl.errors import ArchonError
@@ -15,20 +15,21 @@ from archonctl.foreign.launch import Launch, in_container, launches
 from archonctl.foreign.shell import read_script
 from archonctl.foreign.words import Command, Setting, Word
 from archonctl.gate.container import container_findings
+from archonctl.gate.context import Known
 from archonctl.gate.contract import env_floor_mib, floor_words, stated_floor_mib, table_mib_of
 from archonctl.gate.env_check import env_findings
 from archonctl.gate.env_lines import settings
 from archonctl.gate.images import engine_version, why_unpinned
-from archonctl.gate.inherited import PREFIXES
-from archonctl.gate.judge import image_findings, launch_findings, setting_findings
+from archonctl.gate.inherited import PREFIXES, environment_findings
+from archonctl.gate.judge import image_findings, launch_findings, setting_findings, version_of
 from archonctl.gate.source import Source
 from archonctl.gate.unit.timespan import seconds
 
 _RADIANCE_KEYS = frozenset({"HOST_POOL_MIB", "MAX_SEQS", "MAX_MODEL_LEN", "KV_DTYPE", "MODEL_FILE", "VRAM_KV_MIB"})
 
 
-def script_findings(source: Source) -> tuple[list[Finding], int]:
-    """A shell script, and how many engines it starts."""
+def script_findings(source: Source, environ: Mapping[str, str] | None = None) -> tuple[list[Finding], int]:
+    """A shell script, and how many engines it starts. ``environ`` is what it would inherit if it were run from here."""
     script = read_script(source.text)
     found: list[Finding] = []
     count = 0
@@ -37,6 +38,8 @@ def script_findings(source: Source) -> tuple[list[Finding], int]:
         for launch in launches(merged)[0]:
             count += 1
             found += [*launch_findings(source, launch), *container_findings(source, launch)]
+            if launch.container is None:
+                found += environment_findings(launch.kind, version_of(source, launch), environ or {})
     return found, count
 
 
@@ -154,11 +157,13 @@ def _radiance(source: Source, given: tuple[Setting, ...], table_mib: float | Non
             yield from image_findings(source, image)
 
 
-def file_findings(source: Source, kind: str, table_mib: float | None = None) -> tuple[list[Finding], int]:
-    """One file by its kind; what cannot be read as that kind is a finding."""
+def file_findings(
+    source: Source, kind: str, environ: Mapping[str, str] | None = None, table_mib: float | None = None
+) -> tuple[list[Finding], int]:
+    """One file by its kind, and how many engines it starts; what cannot be read as that kind is a finding."""
     try:
         if kind == "script":
-            return script_findings(source)
+            return script_findings(source, environ)
         if kind == "compose":
             return compose_findings(source)
         if kind == "argv":
@@ -168,3 +173,16 @@ def file_findings(source: Source, kind: str, table_mib: float | None = None) -> 
         line = re.search(r":([0-9]+)(?::[0-9]+)?$", err.where)
         place = Place(source.shown, int(line[1]) if line else 0)
         return [Finding(err.code, "error", err.message, place, err.hint)], 0
+
+
+def env_files_of(source: Source) -> Iterator[tuple[str, Known]]:
+    """The env files that the services of a compose file name, with the engine and version of each."""
+    try:
+        services = read_compose(source.text, source.shown).services
+    except ArchonError:
+        return
+    for service in services:
+        for launch in service_launches(service):
+            for word in service.others.get("env_file", ()):
+                if not word.unresolved:
+                    yield word.text.removeprefix("path="), Known(launch.kind, version_of(source, launch))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,10 +16,12 @@ from archonctl.gate import discover
 from archonctl.gate.artefact import Progress
 from archonctl.gate.context import Known, beside, rendered_for, said_in
 from archonctl.gate.endpoint import check_endpoint
-from archonctl.gate.foreign_files import file_findings
+from archonctl.gate.foreign_files import env_files_of, file_findings
 from archonctl.gate.inherited import config_findings
 from archonctl.gate.source import Source
 from archonctl.gate.unit.check import drop_in_findings, unit_findings
+from archonctl.gate.unit.check import env_files_of as unit_env_files
+from archonctl.gate.unit.unit import UnitFile
 from archonctl.gate.unit.verify import verify_findings
 from archonctl.gate.values import GateReport, in_order
 from archonctl.gate.where import of_error
@@ -72,6 +74,9 @@ class _Run:
         self._skipped: dict[str, None] = {}
         self._units: list[Source] = []
         self._drop_ins: dict[str, list[Source]] = {}
+        self._env_files: list[Source] = []
+        self._said_of: dict[str, Known] = {}
+        """The engine of an env file, by the file that names it."""
         self._compared = False
 
     def folder(self, folder: Path) -> None:
@@ -126,13 +131,30 @@ class _Run:
             self._take(list(config_findings(source.path, source.version)), source, 1)
         elif kind in ("unit", "drop-in"):
             self._keep_unit(source, kind)
+        elif kind == "env":
+            self._env_files.append(source)
         else:
-            table = self._table_mib(source) if kind == "env" else None
-            found, count = file_findings(source, kind, table)
-            if count or found or named or kind in ("env", "argv"):
+            found, count = file_findings(source, kind, self._options.environ)
+            if kind == "compose":
+                self._remember(source, env_files_of(source))
+            if count or found or named or kind == "argv":
                 self._take(found, source, 1)
             else:
                 self._skipped[source.shown] = None
+
+    def _remember(self, source: Source, named: Iterable[tuple[str, Known]]) -> None:
+        """An env file lies where it is named, or beside the file that names it."""
+        for name, known in named:
+            for path in (Path(name), source.path.parent / name, source.path.parent / Path(name).name):
+                self._said_of.setdefault(os.path.abspath(path), known)  # noqa: PTH100
+
+    def _judge_env_files(self) -> None:
+        for source in self._env_files:
+            known = self._said_of.get(os.path.abspath(source.path), Known())  # noqa: PTH100
+            if known.engine and source.engine in ("", known.engine) and not source.version:
+                source = source.of_version(known.engine, known.version)  # noqa: PLW2901
+            found, _ = file_findings(source, "env", table_mib=self._table_mib(source))
+            self._take(found, source, 1)
 
     def _take(self, found: list[Finding], source: Source, count: int) -> None:
         if count:
@@ -203,6 +225,8 @@ class _Run:
                 self._skipped[source.shown] = None
                 continue
             verified.append(source)
+            parts = [(one, read_unit(one.text)) for one in own]
+            self._remember(source, unit_env_files(UnitFile.of(source, read_unit(source.text), parts)))
             self._files |= dict.fromkeys([source.shown, *(one.shown for one in own)])
             self._findings += found
         for drop_ins in self._drop_ins.values():
@@ -217,6 +241,7 @@ class _Run:
     def report(self) -> GateReport:
         """Everything."""
         self._judge_units()
+        self._judge_env_files()
         if self._options.installed_name and not self._compared:
             message = f"no declaration given is named {self._options.installed_name}: nothing installed was compared"
             self._findings.append(Finding("drift-not-compared", "warning", message))

@@ -92,7 +92,8 @@ def test_our_reading_of_any_env_file_is_the_one_of_systemd(box: Box) -> None:
 
 
 def test_a_value_over_several_lines_is_read_as_systemd_does(box: Box, tmp_path: Path) -> None:
-    text = 'V1="a\nb"\nV2=\'c\nd\'\nV3=e\\\nf\n; V4=no\n# V5=no \\\nV6=no\nV7 = spaced \n\tV8=tab\nV9\nVA="x""y"\nVB="x" z\n'
+    text = "V1=\"a\nb\"\nV2='c\nd'\nV3=e\\\nf\n; V4=no\n# V5=no \\\nV6=no\n"
+    text += 'V7 = spaced \n\tV8=tab\nV9\nVA="x""y"\nVB="x" z\n'
     box.put("/run/lines.env", text)
     ours = {line.name.text: line.value.text for line in env_lines(text)}
     assert ours == by_systemd(box, "/run/lines.env")

@@ -13,7 +13,8 @@ from archonctl.foreign.launch import Launch, in_container, launches
 from archonctl.foreign.quadlet import read_quadlet
 from archonctl.foreign.units import Unit
 from archonctl.gate.container import container_findings
-from archonctl.gate.judge import launch_findings
+from archonctl.gate.context import Known
+from archonctl.gate.judge import launch_findings, version_of
 from archonctl.gate.source import Source
 from archonctl.gate.unit.quoting import quoting_findings
 from archonctl.gate.unit.restart import restart_findings
@@ -62,6 +63,14 @@ def unit_launches(unit: UnitFile) -> Iterator[tuple[Source, Launch]]:
     owner = (unit.last("Container", "Exec") or image).source
     for launch in in_container(container, command)[0]:
         yield owner, launch
+
+
+def env_files_of(unit: UnitFile) -> Iterator[tuple[str, Known]]:
+    """The paths of ``EnvironmentFile=`` of a unit that starts an engine, with the engine and its version."""
+    for owner, launch in unit_launches(unit):
+        for section in ("Service", "Container"):
+            for item in unit.all(section, "EnvironmentFile"):
+                yield item.text.strip("\"'").removeprefix("-"), Known(launch.kind, version_of(owner, launch))
 
 
 def bytes_of(launch: Launch) -> int | None:
