@@ -29,7 +29,7 @@ def python(knob: Knob, text: str) -> str:
     """argparse: ``int`` and ``float`` of Python, exact choices, JSON where the type is one."""
     if knob.type in ("bool", "switch"):
         return "" if text.lower() in ("true", "false") else "it takes true or false"
-    if knob.type == "json":
+    if knob.type == "json" and text not in knob.words:
         return _json(text)
     return _read(knob, text, _python_number)
 
