@@ -6,7 +6,6 @@ An engine that is started "runs" the release that is current at that moment, wit
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,8 @@ from archonctl.release.load import StoredRelease
 from archonctl.release.render import render_release
 from archonctl.release.store import DIGEST_CHARS
 from archonctl.release.values import Release
-from archonctl.service.apply import ApplyOptions, ApplyResult, apply, rollback
+from archonctl.service.apply import apply, rollback
+from archonctl.service.carry import ApplyOptions, ApplyResult
 from archonctl.service.dbus import Job, JobVerb
 from archonctl.service.events import Event, Say
 from archonctl.service.installed import Installed, argv_of
@@ -287,5 +287,5 @@ def do_rollback(simd: Simd, wanted: str = "", **options: object) -> ApplyResult:
 
 def machine(tmp_path: Path, **engines: str) -> Simd:
     """A machine with nothing installed; ``engines`` maps words to what their engines do."""
-    os.makedirs(tmp_path, exist_ok=True)
+    tmp_path.mkdir(parents=True, exist_ok=True)
     return Simd(tmp_path, {digest_of(word, tmp_path): what for word, what in engines.items()})

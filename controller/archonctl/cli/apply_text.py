@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from archonctl.cli.output import Output
-from archonctl.service.apply import ApplyResult
+from archonctl.service.carry import ApplyResult
 from archonctl.service.preview import Preview
 from archonctl.service.turn import Attempt
 

@@ -16,48 +16,22 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from archonctl import __version__
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import ArchonError, HostRefusal, UsageError
-from archonctl.probe.values import Depth
 from archonctl.release.load import StoredRelease
 from archonctl.release.store import store_release
 from archonctl.service import history, transaction
+from archonctl.service.carry import ApplyOptions, ApplyResult, Carrier, Outcome
 from archonctl.service.events import Event, OnEvent, Phase, ignore
 from archonctl.service.history import Record
 from archonctl.service.installed import Installed, argv_of, drop_in_of
-from archonctl.service.interrupts import Interrupted, Interrupts
+from archonctl.service.interrupts import Interrupts
 from archonctl.service.preview import ApplyRooms, Preview, action_for, loss_of, preview
 from archonctl.service.running import runs
 from archonctl.service.transaction import WORDS, Transaction
-from archonctl.service.turn import Attempt, Hands, Turn
-
-Outcome = Literal["checked", "unchanged", "applied", "rolled back", "lost", "failed"]
-"""``lost``: the release went back to does not hold either. ``failed``: there was nothing to go back to, or no leave."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyOptions:
-    """``check`` changes nothing; ``rollback`` False leaves a release that does not hold stopped."""
-
-    check: bool = False
-    rollback: bool = True
-    depth: Depth = "full"
-
-
-@dataclass(frozen=True)
-class ApplyResult:
-    """What was done. ``attempts`` are the starts in order, each with its story; ``release`` is current at the end."""
-
-    endpoint: str
-    outcome: Outcome
-    release: str
-    preview: Preview | None = None
-    attempts: tuple[Attempt, ...] = ()
-    remarks: tuple[str, ...] = ()
-
+from archonctl.service.turn import Attempt, Hands
 
 Confirm = Callable[[Preview], None]
 """Raises UsageError ``not-confirmed`` if what the preview says is not wanted."""
@@ -114,12 +88,12 @@ class _Change:
     interrupts: Interrupts
     on_event: OnEvent
     began: float = field(default_factory=time.monotonic)
-    remarks: list[str] = field(default_factory=list)
     went_back: bool = False
     """True if what an earlier change left was found to be back at the old release already."""
 
     def __post_init__(self) -> None:
-        self.turn = Turn(self.installed, self.hands, self.options.depth, self.say)
+        self.carrier = Carrier(self.installed, self.hands, self.options, self.interrupts, self.say)
+        self.turn, self.remarks = self.carrier.turn, self.carrier.remarks
 
     def say(self, phase: Phase, text: str, fraction: float | None = None, *, progress: bool = False) -> None:
         """One event."""
@@ -145,7 +119,7 @@ class _Change:
         confirm(seen)
         back = self.way_back(seen.new)
         change = self.change(found, seen.new, back, by_hand=False)
-        return self.carry(change, release, seen, adopt=self.can_adopt(found, release))
+        return self.carrier.carry(change, release, seen, adopt=self.can_adopt(found, release))
 
     def rollback(self, wanted: str, confirm: Confirm) -> ApplyResult:
         """See ``rollback``."""
@@ -163,7 +137,7 @@ class _Change:
             return self.unchanged(seen, release)
         confirm(seen)
         back = current if current != target and current in self.installed.history().held() else ""
-        return self.carry(self.change(found, target, back, by_hand=True), release, seen)
+        return self.carrier.carry(self.change(found, target, back, by_hand=True), release, seen)
 
     def target(self, wanted: str, found: Transaction | None, current: str) -> str:
         """The release that a rollback means."""
@@ -188,7 +162,7 @@ class _Change:
         judged = self.hands.written(self.installed, seen.new, state.invocation, self.options.depth)
         judged = judged or self.turn.verify()
         attempt = Attempt(seen.new, judged.word, judged.reasons, judged.codes, (), state.invocation, 0.0, judged.depth)
-        self.record(history.VERIFIED, attempt, release, seen.old)
+        self.carrier.record(history.VERIFIED, attempt, release, seen.old)
         outcome: Outcome = "unchanged" if attempt.holds else "failed"
         return ApplyResult(seen.endpoint, outcome, seen.new, seen, (attempt,), tuple(self.remarks))
 
@@ -206,12 +180,12 @@ class _Change:
         if ends and ends[-1] != history.FAILED:
             self.went_back = ends[-1] == history.ROLLED_BACK
             self.remarks += self.turn.start_again(found.dependants)
-            self.close()
+            self.carrier.close()
             self.say("plan", "it was complete, and is closed now")
             return None
         if found.phase == "placing" and self.installed.current() == found.old:
             self.turn.place(None, found.drop_in)
-            self.close()
+            self.carrier.close()
             self.went_back = True
             self.say("plan", "the engine had not been touched; the unit is as it was")
             return None
@@ -274,151 +248,6 @@ class _Change:
             self.remarks.append(f"release {digest} is passed over: {err.message}")
             return False
         return True
-
-    # The change itself
-
-    def carry(self, change: Transaction, release: StoredRelease, seen: Preview, *, adopt: bool = False) -> ApplyResult:
-        """Place, stop, switch, start, verify; then keep it or go back."""
-        if change.phase == "placing":
-            self.place(change, release)
-        try:
-            attempt = self.forward(change, release, adopt=adopt)
-        except Interrupted as signal:
-            self.say("stop", f"{signal}: going back; once more leaves it half done")
-            attempt = Attempt(change.new, "not started", (f"interrupted by {signal}",), ("interrupted",))
-        except ArchonError as err:
-            attempt = Attempt(change.new, "not started", (str(err),), (err.code,), tuple(err.tail))
-        except Exception as err:  # noqa: BLE001  a defect of ours must not leave the endpoint down either
-            why = f"a defect of archonctl: {type(err).__name__}: {err}"
-            attempt = Attempt(change.new, "not started", (why,), ("internal-fault",))
-        self.interrupts.shield()
-        self.interrupts.hurry = self.abandon
-        if attempt.holds:
-            return self.keep(change, release, attempt, seen)
-        return self.undo(change, release, attempt, seen)
-
-    def place(self, change: Transaction, release: StoredRelease) -> None:
-        """The last steps that touch no engine; whatever goes wrong in them leaves everything as it was."""
-        transaction.save(self.installed.folder, change)
-        try:
-            if change.back:
-                self.installed.keep_spares(self.installed.stored(change.back))
-            self.turn.place(release)
-        except BaseException:
-            with self.interrupts.held():
-                self.installed.place(change.drop_in)
-                self.hands.systemd.reload()
-                self.close()
-            self.say("plan", "nothing was changed")
-            raise
-
-    def forward(self, change: Transaction, release: StoredRelease, *, adopt: bool) -> Attempt:
-        """From the stop to the verdict."""
-        if not adopt:
-            self.note(change.at("stopping"))
-            old = self.installed.stored(change.old) if change.old in self.installed.digests() else None
-            self.turn.stop(old)
-            self.turn.place(release)  # again: a half-done change of another release may have placed its own
-            self.note(change.at("switching"))
-            self.turn.switch(change.new)
-        self.note(change.at("starting"))
-        return self.turn.start(change.new)
-
-    def keep(self, change: Transaction, release: StoredRelease, attempt: Attempt, seen: Preview) -> ApplyResult:
-        """It holds: dependants, history, done."""
-        self.remarks += self.turn.start_again(change.dependants)
-        event = history.ROLLED_BACK if change.by_hand else history.APPLIED
-        self.record(event, attempt, release, change.old, change.id)
-        self.close()
-        return ApplyResult(seen.endpoint, "applied", change.new, seen, (attempt,), tuple(self.remarks))
-
-    def undo(self, change: Transaction, release: StoredRelease, attempt: Attempt, seen: Preview) -> ApplyResult:
-        """It does not hold: the last release that did, verified too; else stopped."""
-        self.record(history.FAILED, attempt, release, change.old, change.id, strict=False)
-        if not change.back or not self.options.rollback:
-            why = "no release of it ever held" if not change.back else "--no-rollback"
-            self.say("stop", f"not going back: {why}; {self.installed.unit} is left stopped")
-            self.turn.stop(release)
-            self.close()
-            return ApplyResult(seen.endpoint, "failed", change.new, seen, (attempt,), tuple(self.remarks))
-        self.say("stop", f"going back to release {change.back}: {'; '.join(attempt.reasons)[:300]}")
-        change = change.at("undoing", *attempt.reasons)
-        self.note(change)
-        again = self.back(change, release)
-        outcome: Outcome = "rolled back" if again.holds else "lost"
-        return ApplyResult(seen.endpoint, outcome, change.back, seen, (attempt, again), tuple(self.remarks))
-
-    def back(self, change: Transaction, failed: StoredRelease) -> Attempt:
-        """The release before, started and verified. What goes wrong here leaves the change half done, and is said."""
-        try:
-            old = self.installed.stored(change.back)
-            self.turn.stop(failed)
-            self.turn.place(old)
-            self.turn.switch(change.back)
-            again = self.turn.start(change.back)
-            if again.word == "broken" and not self.turn.state().ended:
-                self.turn.stop(old)  # an endpoint that breaks its promise is worse than one that is down
-        except ArchonError as err:
-            name = self.installed.name
-            self.remarks.append(f"the way back is half done: archonctl rollback {name} {change.back} tries it again")
-            return Attempt(change.back, "not started", (str(err),), (err.code,), tuple(err.tail))
-        if again.holds:
-            self.remarks += self.turn.start_again(change.dependants)
-        self.record(history.ROLLED_BACK, again, old, change.new, change.id)
-        self.close()
-        return again
-
-    def abandon(self) -> None:
-        """A second signal: stop at once, and say what finishes it."""
-        name = self.installed.name
-        self.say("stop", f"left half done: archonctl apply {name}, or archonctl rollback {name}, finishes it")
-        raise Interrupted(self.interrupts.number or 2)
-
-    def close(self) -> None:
-        """Nothing is half done any more."""
-        self.installed.drop_spares()
-        transaction.clear(self.installed.folder)
-
-    # What is written down
-
-    def note(self, change: Transaction) -> None:
-        """Write the step down. The first note says all that a resumption needs; a full disk must not keep the engine
-        down now."""
-        try:
-            transaction.save(self.installed.folder, change)
-        except HostRefusal as err:
-            self.say("stop", f"the step cannot be written down, going on: {err.message}")
-
-    def record(
-        self,
-        event: str,
-        attempt: Attempt,
-        release: StoredRelease,
-        before: str,
-        change_id: str = "",
-        *,
-        strict: bool = True,
-    ) -> None:
-        """Add it to the history. Raises HostRefusal ``state-unwritable`` if ``strict``."""
-        entry = Record(
-            event,
-            attempt.release,
-            time.time(),
-            attempt.word,
-            before if before != attempt.release else "",
-            tuple(reason[:2000] for reason in attempt.reasons),
-            change_id,
-            attempt.invocation,
-            os.environ.get("SUDO_USER") or f"uid {os.getuid()}",
-            __version__,
-            self.hands.facts(self.installed, release) | {"depth": attempt.depth},
-        )
-        try:
-            history.record(self.installed.history_file, entry)
-        except HostRefusal as err:
-            if strict:
-                raise
-            self.say("stop", f"not recorded: {err.message}")
 
     def refused(self, err: ArchonError, found: Transaction | None) -> None:
         """Remember that it was refused, where that can be written; say so if an earlier change is still half done."""

@@ -31,7 +31,7 @@ from archonctl.service.preflight import resolve_binary, split_listen
 from archonctl.service.preview import ApplyRooms
 from archonctl.service.surroundings import surroundings
 from archonctl.service.turn import Hands, Judged
-from archonctl.service.unit import UnitState, show
+from archonctl.service.unit import UNIT_DIR, UnitState, show
 from archonctl.service.unit_log import last_lines
 from archonctl.service.verdicts import PLACE, judged_of, written_verdict
 from archonctl.service.verify import verify_installed
@@ -53,15 +53,23 @@ def rooms(say: Say) -> ApplyRooms:
 
 @contextmanager
 def hands() -> Iterator[Hands]:
-    """The hands as they are, with the bus open. Raises HostRefusal, see ``open_bus``."""
+    """The hands as they are, with the bus open. Raises HostRefusal ``no-systemd``, and as ``open_bus``."""
+    _need_systemd()
     with open_bus() as bus:
         yield hands_over(bus)
 
 
 @contextmanager
 def looking_hands() -> Iterator[Hands]:
-    """Hands that only look: no bus is opened, and no privilege is needed."""
+    """Hands that only look: no bus is opened, and no privilege is needed. Raises HostRefusal ``no-systemd``."""
+    _need_systemd()
     yield hands_over(Looking())
+
+
+def _need_systemd() -> None:
+    if not UNIT_DIR.is_dir():
+        hint = "archonctl up runs an endpoint without systemd"
+        raise HostRefusal("no-systemd", "systemd is not process 1 here, and units are all that is changed", hint=hint)
 
 
 class Looking:

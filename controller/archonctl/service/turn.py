@@ -144,7 +144,7 @@ class Turn:
             self.say("load", text or "no word of its progress yet", progress=True)
         state = self.state()
         judged = self._judged(digest, result, state, before)
-        tail = () if judged.word == "holds" else self.hands.tail(self.unit, state.invocation)
+        tail = self.hands.tail(self.unit, state.invocation) if _log_tells(judged) else ()
         seconds = time.monotonic() - began
         self.say("verdict", f"{judged.word}: release {digest}")
         return Attempt(digest, judged.word, judged.reasons, judged.codes, tail, state.invocation, seconds, judged.depth)
@@ -183,3 +183,9 @@ class Turn:
             if result != "done":
                 failed.append(f"{unit} was stopped with it and could not be started again: {result}")
         return tuple(failed)
+
+
+def _log_tells(judged: Judged) -> bool:
+    """True if it is the log that tells the rest; an engine that was asked has its answers in the reasons."""
+    asked = judged.word == "broken" and not any(code.startswith("engine-") for code in judged.codes)
+    return judged.word != "holds" and not asked

@@ -36,7 +36,7 @@ from archonctl.plan.values import PlanVerdict
 from archonctl.probe.values import Depth, Leg, LegStatus, Verdict, VerdictWord
 from archonctl.probe.verdict import judge, verdict_json
 from archonctl.service import procfs
-from archonctl.service.apply import ApplyResult, Outcome
+from archonctl.service.carry import ApplyResult, Outcome
 from archonctl.service.drift import Drift
 from archonctl.service.exits import ExitStatus
 from archonctl.service.follow import Boot
@@ -53,6 +53,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / "docs" / "schemas"
 SCHEMAS: dict[str, Any] = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 VERBS = {
+    "migrate",
     "import",
     "verify",
     "install",
@@ -65,6 +66,7 @@ VERBS = {
     "inspect",
     "gate",
     "knobs",
+    "host",
     "explain",
     "stop",
     "apply",
@@ -715,6 +717,12 @@ WRONG: dict[str, list[Change]] = {
         (("metadata",), {"a": []}),
         (("parts",), 0),
     ],
+    "import-1": [(("endpoints",), []), (("endpoints", 0, "path"), ""), (("endpoints", 0, "unread", 0, "line"), 0)],
+    "migrate-1": [
+        (("steps", 0, "action"), "guess"),
+        (("moved", "verdict"), "ok"),
+        (("before", "kv_tokens", "low"), -1),
+    ],
     "explain-1": [(("page",), ""), (("code",), "Not A Code"), (("codes",), {"a-b": "both shapes at once"})],
     "gate-1": [
         (("refused",), "no"),
@@ -741,6 +749,7 @@ WRONG: dict[str, list[Change]] = {
         (("boot_seconds",), -0.1),
         (("ledger", "ready"), "yes"),
     ],
+    "host-1": [(("pages",), -1), (("module",), 1), (("findings",), None), (("action",), "reboot")],
     "install-1": [(("root",), ""), (("written",), -1), (("version",), None), (("package",), 1)],
     "apply-1": _CHANGE,
     "rollback-1": _CHANGE,
@@ -807,12 +816,21 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "explain-1": ask("explain", "contract-short"),
         "gate-1": ask("gate", _stale_script(folder), code=4),
         "knobs-1": ask("knobs", "diff", "radiance", "1.2.0", "1.8.1"),
+        "import-1": ask("import", _start_script(folder)),
+        "migrate-1": ask("migrate", "env/archon-pair.toml", "--to", "1.8.1"),
         "verify-1": _verified(up),
+        "host-1": ask("host", "ttm", "--persist", "--target", "100"),
         "install-1": ask("install", "--root", folder / "image"),
         **changed(),
         "stop-1": {"schema": "archonctl.stop/1", "endpoint": "small", "stopped": None},
         "error-1": ask("explain", "no-such-code", code=2, schema="error"),
     }
+
+
+def _start_script(folder: Path) -> Path:
+    path = folder / "start.sh"
+    path.write_text("llama-server -m /models/m.gguf -c 8192 -np 2 -t $(nproc)\n")
+    return path
 
 
 def changed() -> dict[str, Value]:

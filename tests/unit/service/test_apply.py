@@ -52,7 +52,7 @@ def test_a_release_that_does_not_hold_gives_way_to_the_last_that_did(tmp_path: P
     assert result.outcome == "rolled back"
     assert [(attempt.release, attempt.holds) for attempt in result.attempts] == [(new, False), (old, True)]
     assert result.attempts[0].reasons
-    assert result.attempts[0].tail == ("its last line",)
+    assert result.attempts[0].tail == (() if what == "broken" else ("its last line",))
     assert simd.running == simd.installed.current() == old
     assert simd.ran_with == simd.installed.placed()
     assert [r.event for r in simd.installed.history().records] == ["applied", "failed", "rolled-back"]

@@ -13,8 +13,9 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.cli.apply_text import exit_code, preview_text, result_json, result_text
     from archonctl.cli.asking import confirmation, need_root
     from archonctl.cli.progress import Talker, saying
-    from archonctl.service.apply import ApplyOptions, apply
+    from archonctl.service.apply import apply
     from archonctl.service.apply_rooms import hands, looking_hands, rooms
+    from archonctl.service.carry import ApplyOptions
     from archonctl.service.installed import Installed
 
     loaded = endpoint_of(args, out)

@@ -14,8 +14,9 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.cli.apply_text import exit_code, result_json, result_text
     from archonctl.cli.asking import confirmation, need_root
     from archonctl.cli.progress import Talker, saying
-    from archonctl.service.apply import ApplyOptions, rollback
+    from archonctl.service.apply import rollback
     from archonctl.service.apply_rooms import hands, rooms
+    from archonctl.service.carry import ApplyOptions
     from archonctl.service.installed import installed_names
 
     word, to = args.endpoint, args.to
