@@ -127,6 +127,10 @@ def settle(log: Log, budget: Budget, simulation: Simulation) -> None:
             more = size(budget.headroom - free)
             log.say("W", f"card {card} settled at {size(free)} free {asked}. Raise --gpu-headroom-mib by {more}", card)
         elif free > budget.headroom + 256:
-            log.say("W", f"card {card} settled at {size(free)} free {asked}, so {size(free - 256)} is unused", card)
+            log.say(
+                "W",
+                f"card {card} settled at {size(free)} free {asked}, so {size(free - budget.headroom)} is unused",
+                card,
+            )
         else:
             log.say("I", f"card {card} settled at {size(free)} free, {asked}", card)
