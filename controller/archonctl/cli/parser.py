@@ -57,6 +57,9 @@ VERBS: dict[str, str] = {
     "inspect": "what a model file needs, from its header alone",
     "install": "place archonctl, its units and accounts on this machine or into an image",
     "knobs": "an engine's flags by version: what a version takes, and whether it takes a command line",
+    "import": "a declaration from what already starts an engine: compose file, unit, Quadlet, script or process",
+    "migrate": "propose the declaration for another engine version: what goes, what is new, what still holds",
+    "host": "what this machine has, as a profile; the kernel's limit of pinned memory, now and after a reboot",
     "explain": "what a code means, why it happens, what to do",
     "completion": "print a completion script for a shell",
 }
