@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from archonctl.engines.knobs import edition, load_table
 from support.radiance_sim.budget import Refused, pinned_mib, resolve
 from support.radiance_sim.config import Simulation, read
-from support.radiance_sim.flags import BadCommandLine, Options, parse
+from support.radiance_sim.flags import FLAGS, BadCommandLine, Options, parse
 from support.radiance_sim.requests import BadRequest, tokens
 from support.radiance_sim.requests import parse as parse_request
 
@@ -74,6 +75,14 @@ def test_flags_come_and_go_with_the_version(version: str, flag: str, known: bool
         return
     with pytest.raises(BadCommandLine, match="unknown option"):
         parse([*SHAPE, flag, "1"], release)
+
+
+@pytest.mark.parametrize("version", ["1.0.5", "1.1.1", "1.2.0", "1.3.0", "1.8.1"])
+def test_the_simulator_and_the_knob_table_know_the_same_flags(version: str) -> None:
+    release = Simulation(version=version).release
+    ours = {name for name, flag in FLAGS.items() if flag.since <= release < flag.removed}
+    elsewhere = {"--help", "-h", "--debug-graph", "--kld-record", "--kld-ref", "--kld-corpus", "--kld-out"}
+    assert ours == {name for name, found in edition(load_table("radiance"), version).options.items()} - elsewhere
 
 
 def test_numbers_are_read_as_c_reads_them_and_words_are_checked() -> None:
