@@ -108,7 +108,7 @@ def test_the_environment_is_the_declared_one_alone() -> None:
     [
         ({"ctx-sise": 8192}, "knob-unknown", "did you mean ctx-size?"),
         ({"xyzzy": 1}, "knob-unknown", "llama-server --help lists them"),
-        ({"mlock": True}, "knob-retired", 'use load-mode = "mlock"'),
+        ({"mlock": True}, "knob-retired", 'use load-mode = "mmap+mlock" ("mlock" beside --no-mmap)'),
         ({"no-mmap": True}, "knob-retired", 'use load-mode = "none"'),
         ({"direct_io": True}, "knob-retired", 'use load-mode = "dio"'),
         ({"draft": 16}, "knob-retired", "use spec-draft-n-max (or spec-ngram-mod-n-max)"),
@@ -140,8 +140,8 @@ def test_a_knob_that_cannot_be_rendered_says_what_to_do(knobs: dict[str, KnobVal
 
 def test_a_retired_flag_names_the_builds() -> None:
     message = refused({"mlock": True}, engine={"version": "b10000"}).message
-    assert "b11434" in message
-    assert "b10434" in message
+    assert "b10878" in message
+    assert "b10867" in message
     assert "b10000" in message
 
 

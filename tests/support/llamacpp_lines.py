@@ -1,0 +1,170 @@
+"""Command lines and environments of llama-server from public reports and documents, with what each build makes of them.
+
+The build is the one that the report names, or the newest before its date. Paths and names are shortened. A source that
+is a number is an issue or a pull request of github ggml-org/llama.cpp.
+"""
+
+from __future__ import annotations
+
+STALE: list[tuple[str, str, str, str, str | int]] = [
+    # build, command line, code, what the message or the fix must say, source
+    ("b4400", "-hf g/Q:Q8_0 --port 8012 -ngl 99 -fa -ub 1024", "knob-unknown", "b4470", "github ggml-org/llama.vim 36"),
+    ("b11434", "-hf g/Q --port 8012 -ngl 99 -fa -ub 1024", "knob-lacks-value", "-ub", "github ggml-org/llama.vim 36"),
+    ("b6341", "--jinja --flash-attn --ctx-size 16000", "knob-lacks-value", "on", "github mostlygeek/llama-swap 283"),
+    ("b6640", "--flash-attn --main-gpu 0 -ts 0.0,1.0", "knob-lacks-value", "--main-gpu", "github yazon/flexllama 15"),
+    ("b8060", "-m m --flash-attn", "knob-lacks-value", "on, off, auto", "github defilantech/LLMKube 147"),
+    ("b6620", "--port 8080 --flash-attn --temp 0.8", "knob-lacks-value", "--temp", "github containers/ramalama 1928"),
+    ("b6000", "-m m --flash-attn on", "knob-takes-no-value", "on", "github oobabooga/textgen 7219"),
+    ("b6330", "-m m -fa 1", "knob-bad-value", "disabled, auto", 15746),
+    ("b7376", "-m m --log-colors", "knob-lacks-value", "", 15792),
+    ("b10884", "-m m --mmap", "knob-retired", "load-mode", "github tscibilia/home-ops 3804"),
+    ("b10884", "-m m --no-mmap", "knob-retired", "load-mode", "github tscibilia/home-ops 3804"),
+    ("b10909", "-m m --no-mmap -ngl 99", "knob-retired", "load-mode", "github lemonade-sdk/lemonade 3559"),
+    ("b10930", "--no-webui -dio", "knob-retired", "load-mode", "github NousResearch/hermes-agent 111372"),
+    ("b11434", "-m m --mlock", "knob-retired", "load-mode", 28334),
+    ("b9352", "-m m -cpent 8192", "knob-retired", "checkpoint-min-step", "github thomas9120/LLama-GUI 140"),
+    ("b9181", "-m m -md d --draft-max 16", "knob-retired", "spec-draft-n-max", "github Mesh-LLM/mesh-llm 571"),
+    ("b10498", "-m m -md d --draft 16", "knob-retired", "spec-draft-n-max", "github NousResearch/hermes-agent 82506"),
+    ("b8955", "-m m --draft-min 2", "knob-retired", "spec-draft-n-min", 22397),
+    ("b8955", "-m m --spec-ngram-size-n 12", "knob-retired", "spec-ngram-simple-size-n", 22397),
+    ("b8955", "-m m --spec-ngram-size-m 48", "knob-retired", "spec-ngram-simple-size-m", 22397),
+    ("b8955", "-m m --spec-ngram-min-hits 1", "knob-retired", "min-hits", 22397),
+    ("b10181", "-m m --spec-type draft-mtp --draft-n-max 5", "knob-unknown", "", "github defilantech/LLMKube 1382"),
+    ("b10248", "-m m --spec-type draft", "knob-bad-value", "draft-simple", "github defilantech/LLMKube 1414"),
+    ("b10531", "-m m --draft-model d.gguf", "knob-unknown", "", "github atomantic/PortOS 4653"),
+    ("b9180", "-m m --ctx-size-draft 4096", "knob-retired", "target", "github tmac1973/llama-toolchest 41"),
+    ("b8989", "-m m --spec--draft-p-split 0.1", "knob-retired", "spec-draft-p-split", 22552),
+    ("b9109", "-m m --spec-draft-replace a b", "knob-retired", "", 22838),
+    ("b7978", "-m m --spec-ngram-check-rate 2", "knob-retired", "", 19377),
+    ("b8118", "--model-store /models", "knob-unknown", "", 19786),
+    ("b4200", "-m m --n-gpu-layers 65 --no-webui", "knob-unknown", "b4297", 11643),
+    ("b4200", "--no-warmup -m m", "knob-unknown", "b4276", 10679),
+    ("b7290", "-m m --ctx-size=16384", "knob-form", "--ctx-size 16384", "github gpustack/gpustack 3741"),
+    ("b7290", "-m m '--ctx-size 16384'", "knob-glued", "--ctx-size", "github gpustack/gpustack 3741"),
+    ("b6119", "-m m -c ''", "knob-bad-value", "whole number", "github janhq/jan 6099"),
+    ("b9050", "--model --host 0.0.0.0", "knob-lacks-value", "--host", "github StartupHakk/OpenMonoAgent.ai 23"),
+    ("b5583", "/bin/sh -c '[ \"--gpu-layers\" ]'", "argument-stray", "/bin/sh", 14019),
+    ("b5000", "-m m --system-prompt-file s.txt", "knob-retired", "", 8975),
+    ("b5000", "-m m --log-enable", "knob-retired", "log", 8975),
+    ("b5000", "-m m --log-new", "knob-retired", "log", 8975),
+    ("b5000", "-m m --logdir /logs", "knob-retired", "log-file", 8975),
+    ("b5000", "-m m --log-format json", "knob-retired", "", 9418),
+    ("b5000", "-m m --slots-endpoint-disable", "knob-retired", "slots", 7675),
+    ("b4900", "-m m --prompt-cache c.bin", "knob-unknown", "", 12437),
+    ("b4900", "-m m -co", "knob-unknown", "", 9135),
+    ("b5192", "-m m --tfs 1.0", "knob-retired", "", "github Maximilian-Winter/llama-cpp-agent 90"),
+    ("b5538", "-m m --top-k 20 --no-penalize-nl", "knob-unknown", "", "github mozilla-ai/llamafile 274"),
+    ("b5000", "-m m -p 'You are'", "knob-retired", "", "github mostlygeek/llama-swap 34"),
+    ("b4335", "-m m --penalize-nl", "knob-retired", "", 10803),
+    ("b8555", "-m m --verbose-prompt", "knob-retired", "", 21059),
+    ("b8852", "-m m --clear-idle", "knob-retired", "cache-idle-slots", 21741),
+    ("b10270", "-m m -mv v.gguf", "knob-retired", "", 26254),
+    ("b6740", "--embd-bge-small-en-default", "knob-retired", "embd-gemma-default", 16504),
+    ("b7448", "-m m --lora-scaled a.gguf 0.5", "argument-stray", "0.5", 18056),
+    ("b10273", "-m m --repeat-last-n -1", "knob-bad-value", "0", 26524),
+    ("b10105", "-m m --load-mode mmap+mlock", "knob-bad-value", "mlock", 26135),
+    (
+        "b8900",
+        "--jinja -fa -hf b/Q:Q4_K_M",
+        "knob-lacks-value",
+        "-hf",
+        "llama.cpp docs/function-calling.md, b8914",
+    ),
+]
+
+GOOD: list[tuple[str, str, str | int]] = [
+    ("b4000", "-m models/7B/ggml-model.gguf -c 2048", "llama.cpp examples/server/README.md, b4000"),
+    ("b4027", "--model m.gguf -c 8192 -ngl 35", 10186),
+    (
+        "b4621",
+        "-m m -a full --ctx-size 0 -ctk q5_0 --slot-save-path s --threads-http 12 -np 6 --mirostat 2",
+        11681,
+    ),
+    ("b5000", "--jinja -fa -hf b/Q:Q4_K_M", "llama.cpp docs/function-calling.md, b5000"),
+    ("b5450", "-m m -ngl 100 -fa --ctx-size 8192 --no-mmap", 13698),
+    ("b5614", "-m m -t 16 --temp 0.6 --top_p 0.95 --min_p 0.01 --flash-attn -ot '.ffn_.*_exps.=CPU'", 14201),
+    (
+        "b6000",
+        "-hf g/Q --port 8012 -ngl 99 -fa -ub 1024 -b 1024 -c 0 --cache-reuse 256",
+        "github ggml-org/llama.vim 36",
+    ),
+    ("b6303", "--log-timestamps --jinja --flash-attn --ctx-size 16000 --min-p 0.0", "github mostlygeek/llama-swap 283"),
+    ("b6969", "-m m -kvu -cram 0", 17060),
+    (
+        "b7389",
+        "--models-dir d --models-autoload --models-max 0 --models-preset p -np 2 --no-webui -fa on",
+        18035,
+    ),
+    ("b7444", "--model m --no-webui --ctx-size 2048 --host 0.0.0.0 --threads 4 --n-gpu-layers 0", 18155),
+    ("b8246", "--host 127.0.0.1 --port 8012", 20320),
+    (
+        "b8637",
+        "--model m -sm layer -mg 0 -ts 0.7,1.06,0.96 -fa on -cb -c 131072 -np 1 --verbose --mmproj f",
+        21318,
+    ),
+    ("b8925", "-ngl auto --sleep-idle-seconds 600 --reasoning on --kv-offload --slots --metrics", 22373),
+    ("b8931", "--models-preset m.ini --models-max 1 --models-autoload --api-key-file k --metrics", 22364),
+    ("b9000", "-hf g/Q:Q8_0 --spec-draft-hf g/q:Q4_0 --spec-type ngram-mod", 22397),
+    ("b9131", "-m m -fa on -ctk q8_0 -ctv q8_0 --repeat-penalty 1 --no-webui --mlock --context-shift", 22929),
+    ("b9272", "--model m --host 127.0.0.1 --port 20131 --ctx-size 1", 24098),
+    (
+        "b9354",
+        "-m m -ts 0.5,0.5 -sm tensor --swa-full --checkpoint-min-step 512 --cache-prompt --fit off",
+        24055,
+    ),
+    (
+        "b9354",
+        "-m m --kv-unified --op-offload --repack --no-mmap --reasoning-budget 1024 --cache-ram 2048",
+        24055,
+    ),
+    ("b9592", "--models-preset models.ini", 24439),
+    (
+        "b9775",
+        "--models-preset m --prio 3 --offline --no-ui --timeout 3600 --rpc 127.0.0.1:50052,h:50052",
+        24960,
+    ),
+    ("b9870", "--models-preset models.ini --port 8085 --tools all", 25333),
+    ("b10150", "--model m --mmproj p --model-draft d --temp 1.0 --top-k 64 --alias u/g --port 8001", 24443),
+    (
+        "b10400",
+        '-m m -a g -ngl 99 -np 1 --chat-template-kwargs \'{"reasoning_strength":"high"}\'',
+        "github meta-models/meta-oss-cookbook 25",
+    ),
+    ("b10450", "--models-dir ./ --jinja -ngl 999 -c 32768 --api-key test1234 --no-models-autoload", 27182),
+    ("b10488", "-m m.gguf --host 0.0.0.0 --port 8084", 27374),
+    ("b11434", "--no-ui --load-mode dio", "github NousResearch/hermes-agent 111372"),
+    ("b11434", "-m m --spec-type draft-mtp,ngram-mod --spec-draft-n-max 2 --spec-ngram-mod-n-max 64", 23269),
+]
+
+STALE_ENV: list[tuple[str, str, str, str, str | int]] = [
+    # build, NAME=value, code, what must be said, source
+    ("b11434", "LLAMA_ARG_MMAP=disabled", "knob-retired", "load-mode", 24218),
+    ("b9109", "LLAMA_ARG_CTX_SIZE_DRAFT=4096", "knob-retired", "", 22838),
+    ("b11434", "LLAMA_ARG_DRAFT_MAX=8", "knob-retired", "spec-draft-n-max", 22397),
+    ("b11434", "LLAMA_ARG_N_CPU_MOE=", "knob-bad-value", "", "github Osmantic/ODS 3780"),
+    ("b11434", "LLAMA_ARG_CHECKPOINT_EVERY_N_TOKENS=8192", "knob-unknown", "", "github Osmantic/ODS 3780"),
+    ("b11434", "LLAMA_ARG_NO_WEBUI=1", "knob-retired", "LLAMA_ARG_NO_UI", 24801),
+    ("b9360", "LLAMA_LOG_VERBOSITY=4", "knob-retired", "LLAMA_ARG_LOG_VERBOSITY", 23778),
+    ("b7204", "LLAMA_ARG_KV_SPLIT=1", "knob-retired", "LLAMA_ARG_KV_UNIFIED", 17588),
+    ("b8955", "LLAMA_ARG_MODEL_DRAFT=d.gguf", "knob-retired", "LLAMA_ARG_SPEC_DRAFT_MODEL", 22397),
+]
+
+GOOD_ENV: list[tuple[str, str, str | int]] = [
+    (
+        "b4000",
+        "LLAMA_ARG_MODEL=m LLAMA_ARG_CTX_SIZE=1024 LLAMA_ARG_N_PARALLEL=2 LLAMA_ARG_ENDPOINT_METRICS=1",
+        9105,
+    ),
+    ("b4000", "LLAMA_ARG_MODEL=/model/m.gguf LLAMA_ARG_N_GPU_LAYERS=-1", 9556),
+    (
+        "b9544",
+        "LLAMA_ARG_MODEL=m LLAMA_ARG_SPEC_DRAFT_MODEL=d LLAMA_ARG_SPEC_TYPE=draft-mtp LLAMA_ARG_MMAP=disabled",
+        24218,
+    ),
+    ("b7400", "LLAMA_ARG_NO_WEBUI=1", 17919),
+    (
+        "b11434",
+        "LLAMA_ARG_FLASH_ATTN=1 LLAMA_ARG_NO_KV_UNIFIED=1 LLAMA_API_KEY=k LLAMA_CACHE=/data HF_TOKEN=t",
+        18684,
+    ),
+]
