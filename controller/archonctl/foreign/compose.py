@@ -121,7 +121,7 @@ class _Reader:
         try:
             texts = shlex.split(str(node.value))
         except ValueError as err:
-            self.unread.append(Unread(str(node.value)[:80], f"not split into words: {err}", *_place(node)))
+            self.unread.append(Unread("command", f"not split into words: {err}", *_place(node)))
             return ()
         at, words = node.start_mark.index, list[Word]()
         for text in texts:

@@ -103,7 +103,7 @@ class _Reader:
             self._declare(words, conditional)
         elif first.is_word("unset"):
             for token in words[1:]:
-                self._values.pop(token.text, None)
+                self._values[token.text] = ()
                 self._exported.pop(token.text, None)
         elif first.is_word("set"):
             self._set(words[1:], conditional)
@@ -200,10 +200,9 @@ class _Reader:
                     fields.append([])
                 for span in spans:
                     _add(fields, span)
-        if alone is None or alone.kind != "variable":  # a word begins where it is written, not behind its quote
-            fields[0][:1] = [
-                replace(span, at=token.at) for span in fields[0][:1] if token.parts[0].kind == "literal"
-            ] or (fields[0][:1])
+        for span in fields[0][:1]:  # a word begins where it is written, not behind its quote
+            if token.parts[0].kind == "literal" or span.unresolved:
+                fields[0][0] = replace(span, at=token.at)
         found = [_Field(_whole(tuple(spans), token.text, token.at)) for spans in fields if spans]
         return found or ([_Field((_Span("", token.at),))] if kept else [])
 

@@ -352,7 +352,7 @@ def _other_keys(unit: Unit) -> list[Unread]:
 
 def _left(command: Command, reason: str) -> Unread:
     first = command.words[0]
-    return Unread(" ".join(command.argv)[:80], reason, first.line, first.column)
+    return Unread(first.text[:80], reason, first.line, first.column)
 
 
 def _plain(name: str) -> str:

@@ -16,8 +16,8 @@ _MOST_NEIGHBOURS = 200
 def boots_for(loaded: LoadedEndpoint, to: str, named: Path | None) -> tuple[tuple[Boot, ...], str]:
     """The boots of version ``to``, and the file they are from (empty: the declaration's own, or none).
 
-    ``named`` is a declaration whose boots are taken. Else neighbours in the same folder that run the same model with
-    the same engine count. Raises DeclarationError for a named file that is no declaration.
+    ``named`` is a declaration whose boots are taken. Else the first neighbour in the same folder that runs the same
+    model with the same engine counts. Raises DeclarationError for a named file that is no declaration.
     """
     own = tuple(boot for boot in loaded.endpoint.boot if boot.engine_version == to)
     if named is not None:
