@@ -11,15 +11,18 @@ done, and says what finishes it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from archonctl import __version__
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import ArchonError, HostRefusal, UsageError
+from archonctl.probe.values import Depth
 from archonctl.release.load import StoredRelease
 from archonctl.release.store import store_release
 from archonctl.service import history, transaction
@@ -27,7 +30,7 @@ from archonctl.service.carry import ApplyOptions, ApplyResult, Carrier, Outcome
 from archonctl.service.events import Event, OnEvent, Phase, ignore
 from archonctl.service.history import Record
 from archonctl.service.installed import Installed, argv_of, drop_in_of
-from archonctl.service.interrupts import Interrupts
+from archonctl.service.interrupts import Interrupted, Interrupts
 from archonctl.service.preview import ApplyRooms, Preview, action_for, loss_of, preview
 from archonctl.service.running import runs
 from archonctl.service.transaction import WORDS, Transaction
@@ -56,7 +59,9 @@ def apply(
         found = preview(loaded, rooms, installed, hands.systemd.show(installed.unit))
         return ApplyResult(loaded.name, "checked", found.old, found)
     with Interrupts() as interrupts, installed.state.lock():
-        return _Change(installed, rooms, hands, options, interrupts, on_event).apply(loaded, confirm)
+        change = _Change(installed, rooms, hands, options, interrupts, on_event)
+        with change.telling():
+            return change.apply(loaded, confirm)
 
 
 def rollback(
@@ -74,7 +79,9 @@ def rollback(
     Raises as ``apply``; UsageError ``release-unknown`` or ``nothing-to-roll-back-to``.
     """
     with Interrupts() as interrupts, installed.state.lock():
-        return _Change(installed, rooms, hands, options, interrupts, on_event).rollback(wanted, confirm)
+        change = _Change(installed, rooms, hands, options, interrupts, on_event)
+        with change.telling():
+            return change.rollback(wanted, confirm)
 
 
 @dataclass
@@ -88,6 +95,7 @@ class _Change:
     interrupts: Interrupts
     on_event: OnEvent
     began: float = field(default_factory=time.monotonic)
+    told_signal: bool = False
     went_back: bool = False
     """True if what an earlier change left was found to be back at the old release already."""
 
@@ -95,9 +103,29 @@ class _Change:
         self.carrier = Carrier(self.installed, self.hands, self.options, self.interrupts, self.say)
         self.turn, self.remarks = self.carrier.turn, self.carrier.remarks
 
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """Say how a signal left the endpoint: untouched, or half done."""
+        try:
+            yield
+        except Interrupted:
+            self.interrupts.shield()
+            name, half = self.installed.name, self.installed.pending() is not None
+            finish = f"left half done: archonctl apply {name}, or archonctl rollback {name}, finishes it"
+            self.say("stop", finish if half else "the running engine was not touched")
+            raise
+
     def say(self, phase: Phase, text: str, fraction: float | None = None, *, progress: bool = False) -> None:
-        """One event."""
+        """One event; before it, once, that a first signal came while nothing may be torn any more."""
+        if self.shielded_signal_is_new():
+            self.say("stop", "a signal came: going on to the end of this; once more leaves it half done")
         self.on_event(Event(phase, text, time.monotonic() - self.began, fraction, progress))
+
+    def shielded_signal_is_new(self) -> bool:
+        """True once, for a signal that did not interrupt anything."""
+        is_new = self.interrupts.held_back and not self.told_signal
+        self.told_signal = self.told_signal or is_new
+        return is_new
 
     # What is asked for
 
@@ -156,7 +184,7 @@ class _Change:
 
     def unchanged(self, seen: Preview, release: StoredRelease) -> ApplyResult:
         """It runs as declared: ask it, unless this very start was asked already; restart nothing."""
-        if seen.action == "nothing":
+        if seen.action == "nothing" and self.asked_as_deep(seen.new):
             return ApplyResult(seen.endpoint, "unchanged", seen.new, seen, (), tuple(self.remarks))
         state = self.turn.state()
         judged = self.hands.written(self.installed, seen.new, state.invocation, self.options.depth)
@@ -165,6 +193,12 @@ class _Change:
         self.carrier.record(history.VERIFIED, attempt, release, seen.old)
         outcome: Outcome = "unchanged" if attempt.holds else "failed"
         return ApplyResult(seen.endpoint, outcome, seen.new, seen, (attempt,), tuple(self.remarks))
+
+    def asked_as_deep(self, digest: str) -> bool:
+        """True if the last verdict looked as deep as is wanted now."""
+        last = self.installed.history().last(digest)
+        depths = get_args(Depth)
+        return last is not None and last.facts.get("depth") in depths[depths.index(self.options.depth) :]
 
     # What an earlier change left
 

@@ -7,6 +7,7 @@ ours included, leads back to the last release that held.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import dataclass, field
 from typing import Literal
@@ -69,9 +70,9 @@ class Carrier:
             self.place(change, release)
         try:
             attempt = self.forward(change, release, adopt=adopt)
-        except Interrupted as signal:
-            self.say("stop", f"{signal}: going back; once more leaves it half done")
-            attempt = Attempt(change.new, "not started", (f"interrupted by {signal}",), ("interrupted",))
+        except Interrupted as stop:
+            self.say("stop", f"{stop}: going back; once more leaves it half done")
+            attempt = Attempt(change.new, "not started", (f"interrupted by {stop}",), ("interrupted",))
         except ArchonError as err:
             attempt = Attempt(change.new, "not started", (str(err),), (err.code,), tuple(err.tail))
         except Exception as err:  # noqa: BLE001  a defect of ours must not leave the endpoint down either
@@ -113,6 +114,8 @@ class Carrier:
     def keep(self, change: Transaction, release: StoredRelease, attempt: Attempt, seen: Preview) -> ApplyResult:
         """It holds: dependants, history, done."""
         self.remarks += self.turn.start_again(change.dependants)
+        if self.turn.state().file_state == "disabled":
+            self.remarks.append(f"it is not started at boot: systemctl enable {self.installed.unit}")
         event = history.ROLLED_BACK if change.by_hand else history.APPLIED
         self.record(event, attempt, release, change.old, change.id)
         self.close()
@@ -155,10 +158,8 @@ class Carrier:
         return again
 
     def abandon(self) -> None:
-        """A second signal: stop at once, and say what finishes it."""
-        name = self.installed.name
-        self.say("stop", f"left half done: archonctl apply {name}, or archonctl rollback {name}, finishes it")
-        raise Interrupted(self.interrupts.number or 2)
+        """A second signal, in its handler: stop at once. Every step can be taken again, so any place will do."""
+        raise Interrupted(self.interrupts.number or signal.SIGINT)
 
     def close(self) -> None:
         """Nothing is half done any more."""

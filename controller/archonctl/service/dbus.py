@@ -151,7 +151,7 @@ class Bus:
             ready = select.poll()
             ready.register(self._bus.get_fd(), select.POLLIN)
             while True:
-                while not self._bus.process().is_empty():
+                while self._process():
                     pass
                 if path in self._results:
                     return self._results.pop(path)
@@ -159,6 +159,15 @@ class Bus:
                 if left <= 0:
                     return None
                 ready.poll(left * 1000)
+
+    def _process(self) -> bool:
+        """Take one message; False if there is none. A signal handler that raises within pystemd raises here too."""
+        try:
+            return not self._bus.process().is_empty()
+        except SystemError as err:
+            if isinstance(err.__cause__, KeyboardInterrupt):
+                raise err.__cause__ from None
+            raise
 
     def has_job(self, path: str) -> bool:
         """True if the job is still in the queue."""

@@ -50,6 +50,11 @@ class Interrupts:
         """From here on signals do not raise."""
         self._shielded = True
 
+    @property
+    def held_back(self) -> bool:
+        """True if a first signal came after ``shield``, and so interrupted nothing."""
+        return self._shielded and self.number is not None and not self._raised
+
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Let a step that must not be torn (a start and the note of it) end before a signal raises."""

@@ -41,6 +41,7 @@ _PROPERTIES = (
     "NeedDaemonReload",
     "ActiveEnterTimestampMonotonic",
     "StatusText",
+    "UnitFileState",
 )
 _CLD_EXITED = 1  # siginfo si_code, sigaction(2)
 _SETUP = {
@@ -87,6 +88,8 @@ class UnitState:
     active_us: int = 0
     """When it became active, on the monotonic clock; 0 if it never did."""
     status_text: str = ""
+    file_state: str = ""
+    """``enabled``, ``disabled`` and so on: whether it is started at boot."""
 
     @property
     def ended(self) -> bool:
@@ -145,6 +148,7 @@ def show(unit: str, *, user: bool = False) -> UnitState:
         got.get("NeedDaemonReload") == "yes",
         number("ActiveEnterTimestampMonotonic"),
         got.get("StatusText", ""),
+        got.get("UnitFileState", ""),
     )
 
 

@@ -34,6 +34,14 @@ def test_the_same_again_restarts_nothing(tmp_path: Path) -> None:
     assert simd.starts == 1
 
 
+def test_the_same_again_asks_deeper_if_that_is_wanted(tmp_path: Path) -> None:
+    simd = machine(tmp_path)
+    do_apply(simd, "a", depth="ledger")
+    assert do_apply(simd, "a", depth="ledger").attempts == ()
+    result = do_apply(simd, "a", depth="full")
+    assert (result.outcome, result.attempts[0].depth, simd.starts) == ("unchanged", "full", 1)
+
+
 def test_an_upgrade_that_holds_replaces_the_old_engine(tmp_path: Path) -> None:
     simd = machine(tmp_path)
     do_apply(simd, "a")

@@ -199,6 +199,42 @@ def test_ctrl_c_before_the_stop_changes_nothing(tmp_path: Path) -> None:
     check_end(simd, "a")
 
 
+def test_a_second_ctrl_c_on_the_way_back_leaves_a_named_state_and_says_what_ends_it(tmp_path: Path) -> None:
+    simd, events = start_point(tmp_path), []
+    simd.engines = {digest_of("bb", tmp_path): "broken"}
+    seen: list[str] = []
+
+    def tick() -> None:
+        if (pending := simd.installed.pending()) and pending.phase == "undoing" and len(seen) < 2:
+            seen.append(pending.phase)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    simd.tick = tick
+    with pytest.raises(Interrupted):
+        do_apply(simd, "bb", events=events)
+    said = [event.text for event in events]
+    assert any("left half done: archonctl apply tiny, or archonctl rollback tiny, finishes it" in text for text in said)
+    simd.tick = lambda: None
+    do_rollback(simd)
+    check_end(simd, "a")
+
+
+def test_one_ctrl_c_on_the_way_back_does_not_tear_it_and_is_told(tmp_path: Path) -> None:
+    simd, events = start_point(tmp_path), []
+    simd.engines = {digest_of("bb", tmp_path): "broken"}
+    struck: list[bool] = []
+
+    def tick() -> None:
+        if (pending := simd.installed.pending()) and pending.phase == "undoing" and not struck:
+            struck.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    simd.tick = tick
+    assert do_apply(simd, "bb", events=events).outcome == "rolled back"
+    assert any("once more leaves it half done" in event.text for event in events)
+    check_end(simd, "a")
+
+
 class Strike:
     """Sends SIGINT to this process once, at the first change within one step."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 
 from archonctl.cli.endpoint import installed_of
@@ -26,5 +27,6 @@ def run(args: Namespace, out: Output) -> int:
     if out.json:
         out.value(logs_json(installed.name, installed.unit, invocation, lines))
     else:
-        out.answer("\n".join(lines) if lines else f"{installed.unit}: nothing is in the journal of this start")
+        hidden = "" if os.geteuid() == 0 else " that this user may see (root, or the group systemd-journal, sees all)"
+        out.answer("\n".join(lines) if lines else f"{installed.unit}: nothing is in the journal of this start{hidden}")
     return 0
