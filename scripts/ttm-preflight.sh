@@ -66,7 +66,9 @@ finish() {
 # leave_verdict LINE: whole or not at all.
 leave_verdict() {
   local fresh=$verdict.new
-  rm -f -- "$fresh" && (set -C && printf '%s\n' "$1" "${lines[@]}" >"$fresh") 2>/dev/null && mv -f -T -- "$fresh" "$verdict"
+  [[ ! -e $fresh && ! -L $fresh ]] || rm -f -- "$fresh"
+  set -C # never through a link, never into a file that is there
+  { printf '%s\n' "$1" "${lines[@]}" >"$fresh"; } 2>/dev/null && mv -f -T -- "$fresh" "$verdict"
 }
 
 usage() {
@@ -182,16 +184,24 @@ trust_file() {
 }
 
 trust_verdict() {
-  local parts=() kinds=() size
-  [[ -e ${verdict%/*} ]] || mkdir -m 0755 -- "${verdict%/*}" 2>/dev/null
-  above "$verdict"
+  local parts=() kinds=() size folder=${verdict%/*}
   if ! plain_path "$verdict"; then
     refuse final preflight-verdict-unsafe "$verdict: name it by an absolute path without . .. and //"
-  elif trusted preflight-verdict-unsafe; then
+  elif { [[ -e $folder || -L $folder ]] || new_folder "$folder"; } && above "$verdict" && trusted preflight-verdict-unsafe; then
     [[ ! -e $verdict && ! -L $verdict ]] || rm -f -- "$verdict" && return 0
     refuse final preflight-verdict-unsafe "$verdict: cannot be replaced"
   fi
   verdict=''
+  return 1
+}
+
+# new_folder FOLDER: made where only root could have put something else
+new_folder() {
+  local parts=() kinds=()
+  above "$1"
+  trusted preflight-verdict-unsafe || return 1
+  mkdir -m 0755 -- "$1" 2>/dev/null && return 0
+  refuse final preflight-verdict-unsafe "$1: cannot be made"
   return 1
 }
 
@@ -420,7 +430,7 @@ holders() {
   [[ ${value[DEVICES]} || ${value[RENDER_NODES]} != 0 ]] || return 0
   expand '/proc/[0-9]*/fd/*'
   for ((from = 0; from < ${#found[@]}; from += FILES_AT_ONCE)); do
-    mapfile -t -O "${#rows[@]}" rows < <(QUOTING_STYLE=shell-always stat -c %N -- "${found[@]:from:FILES_AT_ONCE}" 2>/dev/null)
+    mapfile -t -O "${#rows[@]}" rows < <(QUOTING_STYLE=shell-escape-always stat -c %N -- "${found[@]:from:FILES_AT_ONCE}" 2>/dev/null)
   done
   for row in "${rows[@]}"; do
     [[ $row == *" -> '/dev/"@(kfd|dri/renderD+([0-9])|nvidia+([0-9])|nvidia-uvm)"'" ]] || continue

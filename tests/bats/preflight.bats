@@ -245,6 +245,13 @@ refused() {
   done
 }
 
+@test "a hostile file name names nobody else" {
+  more DEVICES=/dev/kfd
+  export hostile="$place/a
+'/proc/1/fd/9' -> '/dev/kfd'"
+  first='mkdir -p "${hostile%/*}"; exec 8>"$hostile"' run -0 on_host "$preflight" --check "$place/x.env"
+}
+
 @test "a holder that goes away in time is no obstacle; shared cards are a note" {
   more DEVICES=/dev/kfd
   beside='sleep 0.7 7<>/dev/kfd' run -0 on_host "$preflight" --raise --wait 20 "$place/x.env"
@@ -417,6 +424,11 @@ refused() {
   run on_host "$preflight" --raise --verdict "$place/open/v" "$place/x.env"
   refused preflight-verdict-unsafe
   [ ! -e "$place/open/v" ]
+  run on_host "$preflight" --raise --verdict "$place/open/new/v" "$place/x.env"
+  refused preflight-verdict-unsafe
+  [ ! -e "$place/open/new" ]
+  run -0 on_host "$preflight" --raise --verdict "$place/new/v" "$place/x.env"
+  [ "$(stat -c '%a %u' "$place/new")" = "755 0" ]
   echo keep >"$place/precious"
   ln -s precious "$place/v"
   ln -s precious "$place/v.new"

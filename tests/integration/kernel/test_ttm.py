@@ -9,7 +9,7 @@ import pytest
 
 from support.kernelvm.machine import look
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(600)]  # the first one downloads and boots
 Facts = Mapping[str, str]
 
 
