@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,48 @@ def test_what_the_real_help_calls_removed_is_refused_by_the_table(help_text: str
     refused = {name for name, found in _at("b11434").options.items() if found.knob.refused}
     assert removed == refused
     assert removed >= {"--draft", "--draft-max", "--draft-min", "--spec-ngram-size-n"}
+
+
+FORMATS = {
+    *("cpu-mask", "cpu-range", "cpu-mask-batch", "cpu-range-batch", "spec-draft-cpu-mask", "spec-draft-cpu-range"),
+    *("spec-draft-cpu-mask-batch", "override-tensor", "spec-draft-override-tensor", "override-kv", "logit-bias"),
+    *("tensor-split", "fit-target", "lora-scaled", "control-vector-scaled", "control-vector-layer-range"),
+    *("json-schema", "json-schema-file", "chat-template-kwargs", "spec-synth-rates"),
+    *("device", "spec-draft-device", "mmproj-device", "rpc", "slot-save-path", "media-path"),
+}
+"""Flags whose values have a format of their own, or name something of the machine: the table does not judge them."""
+
+
+def _parsed(binary: Path, argv: Sequence[str]) -> bool:
+    """True if the real parser takes argv: --version ends the program before anything is loaded."""
+    command = [str(binary), *argv, "--version"]
+    env = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, capture_output=True, check=False, timeout=60, env=env).returncode == 0
+
+
+def _taken(argv: Sequence[str]) -> bool:
+    found = check_argv("llamacpp", "b11434", [*argv, "--version"])
+    return not any(one.severity == "error" for one in found)
+
+
+@pytest.mark.engine
+def test_public_command_lines_are_judged_as_the_real_parser_judges_them(llama_server: Path) -> None:
+    machine = ("--slot-save-path", "--api-key-file", "--rpc")
+    lines = [shlex.split(line) for _, line, *_ in (*STALE, *GOOD)]
+    judged = [argv for argv in lines if not set(machine) & set(argv)]
+    assert len(judged) > 80
+    assert [argv for argv in judged if _parsed(llama_server, argv) != _taken(argv)] == []
+
+
+@pytest.mark.engine
+def test_every_flag_alone_is_judged_as_the_real_parser_judges_it(llama_server: Path) -> None:
+    exits = {"help", "version", "cache-list", "list-devices", "completion-bash"}
+    differ = set[str]()
+    for knob in {id(found.knob): found.knob for found in _at("b11434").options.values()}.values():
+        for value in ("1", "abc") if knob.flag not in exits else ():
+            argv = [knob.option, value, *(["7"] if knob.takes == 2 else [])]
+            differ |= {knob.flag} if _parsed(llama_server, argv) != _taken(argv) else set()
+    assert differ <= FORMATS
 
 
 CAME = [
