@@ -153,7 +153,6 @@ def test_an_image_has_its_python_called() -> None:
         ({"kv-cache-dtype": "fp8_e4m3"}, {}, "kv-dtype-conflict"),
         ({}, {"kv_dtype": "q8_0"}, "kv-dtype-unknown"),
         ({}, {"engine": {"binary": ""}}, "engine-binary-missing"),
-        ({}, {"engine": {"version": "newest"}}, "engine-version-invalid"),
         ({"tp": 2, "tp-size": 2}, {}, "knob-twice"),
     ],
 )

@@ -50,16 +50,31 @@ KNOBS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "tp-size": st.integers(2, 8),
         "trust-remote-code": st.just(True),
     },
+    "vllm": {
+        "tensor-parallel-size": st.integers(2, 8),
+        "seed": st.integers(0, 9),
+        "enable-prefix-caching": st.just(True),
+    },
     "radiance": {"tp": st.integers(1, 4), "host-pool-mib": st.integers(0, 60_000), "prefill-interleave": st.just(4)},
 }
-DTYPES = {"llamacpp": ["f16", "q8_0", "q8_0/q4_0"], "sglang": ["f16", "fp8_e4m3"], "radiance": ["fp8", "bf16"]}
+DTYPES = {
+    "llamacpp": ["f16", "q8_0", "q8_0/q4_0"],
+    "sglang": ["f16", "fp8_e4m3"],
+    "vllm": ["f16", "fp8"],
+    "radiance": ["fp8", "bf16"],
+}
 
 
 @st.composite
 def declarations(draw: st.DrawFn) -> dict[str, Any]:
     kind = draw(st.sampled_from(sorted(KNOBS)))
     image = draw(st.booleans())
-    programs = {"llamacpp": "/opt/llama/llama-server", "sglang": "/opt/sgl/bin/python", "radiance": "/opt/radiance"}
+    programs = {
+        "llamacpp": "/opt/llama/llama-server",
+        "sglang": "/opt/sgl/bin/python",
+        "vllm": "/v/bin/vllm",
+        "radiance": "/opt/radiance",
+    }
     engine: dict[str, Any] = {
         "kind": kind,
         "version": VERSIONS[kind],

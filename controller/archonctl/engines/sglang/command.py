@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import CommandLine
 from archonctl.engines.container import Needs, contained
-from archonctl.engines.knob_values import as_bool, spelled
-from archonctl.engines.knobs import Edition, Knob, edition, load_table, render
+from archonctl.engines.knob_values import as_bool
+from archonctl.engines.knobs import Knob
 from archonctl.engines.listening import bind
+from archonctl.engines.passed_on import passed_on, table
 from archonctl.engines.sglang.settings import ALIASES, Settings, settings_of
 from archonctl.errors import DeclarationError
 
@@ -23,12 +24,6 @@ NEEDS = Needs(
 
 RENDERED = frozenset({"context-length", "max-running-requests", "kv-cache-dtype", "enable-metrics"})
 """Flags that are always written, from the settings; as knobs they only change the value."""
-
-
-def table(version: str) -> Edition:
-    """The flags of that version; of the newest one that was read where none is declared."""
-    known = load_table("sglang")
-    return edition(known, version or known.newest)
 
 
 def command_line(endpoint: Endpoint) -> CommandLine:
@@ -77,44 +72,10 @@ def _capacity(settings: Settings) -> list[str]:
 
 
 def _declared(endpoint: Endpoint, notes: list[str]) -> Iterator[str]:
-    """The other knobs in the order of the table, so that the result is stable."""
-    known = table(endpoint.engine.version)
-    if not endpoint.engine.version:
-        notes.append(f"engine.version is not declared; flags are those of {known.version}")
-    chosen: dict[str, tuple[str, ...]] = {}
-    for key, value in endpoint.engine.knobs.items():
-        knob, positive = _find(known, key)
-        if knob.flag == "enable-metrics" and as_bool(value) is not positive:
-            notes.append(f"knob {key} = {value} is not followed: the probe needs --enable-metrics")
-        if knob.flag in chosen:
-            message = f"knob {key!r} sets --{knob.flag} a second time"
-            raise DeclarationError("knob-twice", message, where=f"engine.knobs.{key}", hint="keep one of them")
-        if deprecated := known.find_deprecated(knob):
-            notes.append(f"knob {key}: {deprecated.effect}")
-        chosen[knob.flag] = render(key, knob, positive, value)
-    yield from _in_order(known, chosen)
+    knobs = endpoint.engine.knobs
 
+    def look(key: str, knob: Knob, positive: bool) -> None:
+        if knob.flag == "enable-metrics" and as_bool(knobs[key]) is not positive:
+            notes.append(f"knob {key} = {knobs[key]} is not followed: the probe needs --enable-metrics")
 
-def _in_order(known: Edition, chosen: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    for knob in known.knobs:
-        if knob.flag in chosen and knob.flag not in RENDERED:
-            yield from chosen[knob.flag]
-
-
-def _find(known: Edition, key: str) -> tuple[Knob, bool]:
-    where = f"engine.knobs.{key}"
-    found = known.find(key) or known.find(ALIASES.get(spelled(key), key))
-    if found is None:
-        retired = known.table.retirement(key)
-        if retired or any(known.table.forms(key)):
-            hint = f"use {retired.replaced_by}" if retired and retired.replaced_by else "take it out"
-            message = f"sglang {known.version} has no --{spelled(key)}; other versions have"
-            raise DeclarationError("knob-retired", message, where=where, hint=hint)
-        near = known.suggest(key)
-        message = f"sglang {known.version} has no flag --{spelled(key)} ({len(known.knobs)} are known)"
-        raise DeclarationError("knob-unknown", message, where=where, hint=f"did you mean {near}?" if near else "")
-    if managed := known.find_managed(found[0]):
-        raise DeclarationError(
-            managed.code, f"{found[0].option} is no knob: {managed.reason}", where=where, hint=managed.instead
-        )
-    return found
+    yield from passed_on(endpoint, table("sglang", endpoint.engine.version), RENDERED, ALIASES, notes, look)

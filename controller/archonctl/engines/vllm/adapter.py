@@ -140,7 +140,6 @@ def _notes(now: Assessment) -> Iterator[str]:
     elif version_of(now.endpoint.engine.version) is None:
         yield f"engine.version {now.endpoint.engine.version!r} names no release; the rules are those of {VERIFIED}"
     yield "vLLM: plan and render; starting it under archonctl is not verified in this release"
-    yield "flags of vLLM are not yet checked against a table"
     if now.needed_bytes and not settings.no_law:
         how = "" if settings.cpu else f": kv-cache-memory-bytes = {now.needed_bytes} states exactly that"
         yield f"the contract needs {now.needed_bytes / GIB:.2f} GiB of cache on each rank{how}"

@@ -1,0 +1,82 @@
+"""Declared knobs that an engine's command line passes on, each by the flag table of the declared version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import replace
+
+from archonctl.deployment.schema import Endpoint
+from archonctl.engines.knob_values import spelled
+from archonctl.engines.knobs import Edition, Knob, edition, load_table, render
+from archonctl.errors import DeclarationError, UsageError
+
+
+def table(engine: str, version: str) -> Edition:
+    """The flags of that version; of the newest one that was read where none is declared, or it names no release."""
+    known = load_table(engine)
+    try:
+        return edition(known, version or known.newest)
+    except UsageError:
+        return edition(known, known.newest)
+
+
+def passed_on(
+    endpoint: Endpoint,
+    known: Edition,
+    rendered: Container[str],
+    aliases: Mapping[str, str],
+    notes: list[str],
+    look: Callable[[str, Knob, bool], None] | None = None,
+) -> Iterator[str]:
+    """The arguments of every knob that is not ``rendered`` already, in the order of the table.
+
+    ``look`` sees every knob. Raises DeclarationError ``knob-unknown``, ``knob-retired``, ``knob-reserved``,
+    ``knob-secret``, ``knob-twice`` or ``knob-bad-value``.
+    """
+    kind = endpoint.engine.kind
+    if endpoint.engine.version != known.version:
+        said = f"{endpoint.engine.version!a} names no release" if endpoint.engine.version else "is not declared"
+        notes.append(f"engine.version {said}; flags are those of {kind} {known.version}")
+    chosen: dict[str, tuple[str, ...]] = {}
+    for key, value in endpoint.engine.knobs.items():
+        knob, positive = _find(kind, known, key, aliases)
+        if look is not None:
+            look(key, knob, positive)
+        if knob.flag in chosen:
+            message = f"knob {key!r} sets --{knob.flag} a second time"
+            raise DeclarationError("knob-twice", message, where=f"engine.knobs.{key}", hint="keep one of them")
+        if deprecated := known.find_deprecated(knob):
+            notes.append(f"knob {key}: {deprecated.effect}")
+        chosen[knob.flag] = render(key, knob, positive, value)
+    order = {knob.flag: number for number, knob in enumerate(known.knobs)}
+    for flag in sorted(chosen, key=lambda flag: (order.get(flag.partition(".")[0], 0), flag)):
+        if flag not in rendered:
+            yield from chosen[flag]
+
+
+def _find(kind: str, known: Edition, key: str, aliases: Mapping[str, str]) -> tuple[Knob, bool]:
+    where = f"engine.knobs.{key}"
+    found = known.find(key) or known.find(aliases.get(spelled(key), key)) or _inner(known, key)
+    if found is None:
+        retired = known.table.retirement(key)
+        if retired or any(known.table.forms(key)):
+            hint = f"use {retired.replaced_by}" if retired and retired.replaced_by else "take it out"
+            message = f"{kind} {known.version} has no --{spelled(key)}; other versions have"
+            raise DeclarationError("knob-retired", message, where=where, hint=hint)
+        near = known.suggest(key)
+        message = f"{kind} {known.version} has no flag --{spelled(key)[:80]} ({len(known.knobs)} are known)"
+        raise DeclarationError("knob-unknown", message, where=where, hint=f"did you mean {near}?" if near else "")
+    if managed := known.find_managed(found[0]):
+        raise DeclarationError(
+            managed.code, f"{found[0].option} is no knob: {managed.reason}", where=where, hint=managed.instead
+        )
+    return found
+
+
+def _inner(known: Edition, key: str) -> tuple[Knob, bool] | None:
+    """One key within a JSON knob, ``compilation-config.level``, as vLLM takes it (FlexibleArgumentParser)."""
+    outer, dot, _ = key.partition(".")
+    found = known.find(outer) if dot else None
+    if found is None or found[0].type != "json":
+        return None
+    return replace(found[0], flag=spelled(key), names=(f"--{key}",), type="str"), True
