@@ -16,10 +16,9 @@ import yaml
 from archonctl.errors import UsageError
 from archonctl.foreign.words import Command, Setting, Unread, Word
 
-_VARIABLE = re.compile(
-    r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::?-(?P<default>[^${}]*))?[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*"
-)
-
+_EXPRESSION = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\$[A-Za-z_][A-Za-z0-9_]*")
+_MARK = re.compile("[\ue000\ue001]([0-9]+)\ue002")
+"""Within a filled text: a variable that stays open (its number), or one whose default follows."""
 
 NODE_LIMIT = 20_000
 """Values that are read of one file: an alias is cheap to write and can stand for any number of them."""
@@ -118,17 +117,21 @@ class _Reader:
             return tuple(self._scalar(each) for each in node.value if isinstance(each, yaml.ScalarNode))
         if not isinstance(node, yaml.ScalarNode) or _is_null(node):
             return ()
+        filled = _Filled(str(node.value))
         try:
-            texts = shlex.split(str(node.value))
+            texts = shlex.split(filled.text)
         except ValueError as err:
             self.unread.append(Unread("command", f"not split into words: {err}", *_place(node)))
             return ()
         at, words = node.start_mark.index, list[Word]()
         for text in texts:
-            found = self._text.find(text, at, node.end_mark.index)
-            line, column = _place(node) if found < 0 else self._at(found)
-            at = found + len(text) if found >= 0 else at
-            words.append(_interpolated(text, line, column))
+            bare = _MARK.sub(filled.shown, text)
+            if text and not bare:  # a default of nothing is no word
+                continue
+            found = self._text.find(bare, at, node.end_mark.index) if bare else -1
+            line, column = self._at(found if found >= 0 else at)
+            at = found + len(bare) if found >= 0 else at
+            words.append(filled.word(text, line, column))
         return tuple(words)
 
     def _at(self, offset: int) -> tuple[int, int]:
@@ -185,16 +188,63 @@ def _is_null(node: yaml.ScalarNode) -> bool:
 
 
 def _interpolated(text: str, line: int, column: int) -> Word:
-    open_names: list[str] = []
-    assumed: list[str] = []
+    filled = _Filled(text)
+    return filled.word(filled.text, line, column)
 
-    def one(found: re.Match[str]) -> str:
-        if found[0] == "$$":
-            return "$"
-        if found["default"] is not None:
-            assumed.append(found["name"])
-            return found["default"]
-        open_names.append(found[0])
-        return found[0]
 
-    return Word(_VARIABLE.sub(one, text), line, column, tuple(open_names), tuple(assumed))
+class _Filled:
+    """A text with its defaults filled in, nested ones too; what nothing fills is marked, and stays one word."""
+
+    def __init__(self, text: str) -> None:
+        self._names: list[str] = []
+        self.text = self._fill(re.sub("[\ue000-\ue002]", "", text), 0)
+
+    def word(self, text: str, line: int, column: int) -> Word:
+        """A piece of the filled text as a word."""
+        marks = {kind: [self._names[int(found[1])] for found in _MARK.finditer(text) if found[0][0] == kind]
+                 for kind in "\ue000\ue001"}  # fmt: skip
+        opened, assumed = (tuple(dict.fromkeys(names)) for names in marks.values())
+        return Word(_MARK.sub(self.shown, text), line, column, opened, assumed)
+
+    def shown(self, found: re.Match[str]) -> str:
+        """A mark as a reader sees it: the expression itself where it is open, nothing before a default."""
+        return self._names[int(found[1])] if found[0][0] == "\ue000" else ""
+
+    def _marked(self, kind: str, name: str) -> str:
+        self._names.append(name)
+        return f"{kind}{len(self._names) - 1}\ue002"
+
+    def _fill(self, text: str, depth: int) -> str:
+        out, at = [], 0
+        while found := _EXPRESSION.search(text, at):
+            out.append(text[at : found.start()])
+            if found[0] == "$$":
+                out.append("$")
+                at = found.end()
+            elif found["name"] is None:
+                out.append(self._marked("\ue000", found[0]))
+                at = found.end()
+            else:
+                at = _closing(text, found.end())
+                rest = text[found.end() : at - 1]
+                default = re.fullmatch(r":?-(.*)", rest, re.DOTALL)
+                if default and depth < 8:
+                    out += [self._marked("\ue001", found["name"]), self._fill(default[1], depth + 1)]
+                else:
+                    out.append(self._marked("\ue000", text[found.start() : at]))
+        return "".join([*out, text[at:]])
+
+
+def _closing(text: str, at: int) -> int:
+    """Behind the brace that closes an expression whose inside begins at ``at``; the end of the text without one."""
+    depth = 1
+    while at < len(text):
+        if text.startswith("${", at):
+            depth += 1
+            at += 1
+        elif text[at] == "}":
+            depth -= 1
+            if not depth:
+                return at + 1
+        at += 1
+    return at + 1

@@ -14,7 +14,7 @@ from archonctl.deployment.schema import KnobValue, parse_count
 from archonctl.deployment.secrets import has_url_password, is_secret_flag, is_secret_variable
 from archonctl.foreign.arguments import Argument, flags_of, read_arguments, typed
 from archonctl.foreign.container_keys import ContainerKeys, container_keys
-from archonctl.foreign.sources import Start
+from archonctl.foreign.start import Start
 from archonctl.foreign.words import Unread, Word
 
 PLACEHOLDER_LEN = 4096

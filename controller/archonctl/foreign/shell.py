@@ -214,10 +214,13 @@ class _Reader:
         known = self._values.get(name) if part.kind == "variable" else None
         if known and (part.name.endswith("[@]") or name == "@"):
             return [each.spans for each in known]
-        if known:
-            return [tuple(replace(span, splits=not part.quoted) for span in known[0].spans)]
+        empty = known is not None and not any(span.text for field in known for span in field.spans)
+        if empty and part.assigns:  # set by a default of nothing, and given another one here: in some runs, or in all
+            self._values[name] = (_Field((_Span(f"${name}", part.at, unresolved=f"${name}"),)),)
+            return [(_Span(part.raw, part.at, unresolved=part.raw),)]
         if known is not None:
-            return [()]
+            spans = known[0].spans if known else ()
+            return [tuple(replace(span, splits=not part.quoted) for span in spans)]
         if part.default is not None:
             span = _Span(part.default, part.at, not part.quoted, assumed=name)
             if part.assigns:

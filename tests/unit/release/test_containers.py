@@ -41,7 +41,8 @@ def made(tmp_path: Path) -> Make:
         path.parent.mkdir(exist_ok=True)
         dtype = "fp8" if kind == "radiance" else "f16"
         path.write_text(
-            f'[contract]\nseqs = 2\nlen = 4096\nkv_dtype = "{dtype}"\n[engine]\nkind = "{kind}"\nversion = "{version}"\n'
+            f'[contract]\nseqs = 2\nlen = 4096\nkv_dtype = "{dtype}"\n'
+            f'[engine]\nkind = "{kind}"\nversion = "{version}"\n'
             f'image = "registry.example/{kind}@{DIGEST}"\n[model]\npath = "{model}"\nbytes = 1_073_741_824\n{text}'
         )
         flags = {key.replace("__", "."): value for key, value in settings.items()}
