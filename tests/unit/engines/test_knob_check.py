@@ -146,7 +146,7 @@ INT, FLOAT, SIZE = knob("int", min=0), knob("float"), knob("size", words=("auto"
         (python, FLOAT, ["1", "1e3", "nan", "1_0"], ["", "x", "1,5"]),
         (python, SIZE, ["1", "1k", "1K", "1.5k", "auto", "AUTO", "2M"], ["", "1.5K", "1kb", "x"]),
         (sglang, SIZE, ["1", "1k", "1.5M", "2Ki"], ["", "1K", "1.5Ki", "1m", "x"]),
-        (python, knob("json"), ["{}", "[1]", '"a"', "3"], ["", "{a:1}", "'{}'", "[" * 100_000]),
+        (python, knob("json", words=("3",)), ["{}", "[1]", "3"], ["", "4", '"a"', "{a:1}", "'{}'", "[" * 100_000]),
         (python, knob("bool", nargs="?"), ["true", "False"], ["", "1", "yes"]),
         (python, knob("int", choices=("8", "16")), ["8", "16", " 8"], ["9", "x"]),
         (strict, INT, ["1", "0"], ["", "x", "1k", "1.5", "-1", "12abc", "\u0661"]),

@@ -213,7 +213,7 @@ def test_good_variables_raise_no_alarm(build: str, variables: str, source: str |
 
 @pytest.mark.parametrize("build", ["b4000", "b5000", "b6325", "b7376", "b8955", "b9726", "b10105", "b11434"])
 def test_every_flag_of_a_build_alone_is_a_good_command_line_of_it(build: str) -> None:
-    values = {"int": "1", "float": "0.5", "list": "a", "str": "a", "path": "a", "pair": "a"}
+    values = {"int": "1", "float": "0.5", "list": "a", "str": "a", "path": "a", "pair": "a", "json": "{}"}
     for name, found in _at(build).options.items():
         knob = found.knob
         if knob.refused:

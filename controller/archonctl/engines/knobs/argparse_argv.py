@@ -170,8 +170,7 @@ class ArgparseWalk:
         word, judge = self.words[at], self.judge
         written = word.text.partition("=")[0]
         if option.name != written and not (len(option.name) == 2 and word.text.startswith(option.name)):
-            message = f"{written} is short for {option.name}, until a version has another such option"
-            judge.add(ArgvFinding("knob-abbreviated", "note", message, f"write {option.name}", word.index))
+            self._abbreviated(word, written, option.name)
         if not word.dotted or found.knob.flag not in judge.seen:
             judge.use(word.index, option.name, found)
         takes = found.knob.takes
@@ -186,6 +185,17 @@ class ArgparseWalk:
         if takes in ("+", "*") and len(values) > 1:
             self.swallowed = option.name
         return at + 1 + len(values)
+
+    def _abbreviated(self, word: Word, written: str, name: str) -> None:
+        """A unique beginning of an option: fine for now, but not where it was an option of its own that went away."""
+        gone = self.judge.retired(written)
+        if gone:
+            message = f"{gone} It is taken for the beginning of {name} now, which is another option"
+            finding = ArgvFinding("knob-retired", "error", message, f"take it out, or write {name}", word.index)
+            self.judge.add(finding, certain=self.judge.read)
+            return
+        message = f"{written} is short for {name}, until a version has another such option"
+        self.judge.add(ArgvFinding("knob-abbreviated", "note", message, f"write {name}", word.index))
 
     def _follow(self, at: int, takes: int | str) -> list[Word]:
         """The values after an option that its ``nargs`` takes."""

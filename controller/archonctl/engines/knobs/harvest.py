@@ -160,6 +160,7 @@ def _visible(table: Knob, shown: Knob) -> Iterator[Changed]:
             yield Changed(what, ", ".join(sorted({*was} - {*becomes})), ", ".join(sorted({*becomes} - {*was})))
     if (table.takes == 0) != (shown.takes == 0):
         yield Changed("takes", str(table.takes), str(shown.takes))
-    if table.choices and shown.choices and {*table.choices} != {*shown.choices}:
-        lost, new = {*table.choices} - {*shown.choices}, {*shown.choices} - {*table.choices}
-        yield Changed("choices", ", ".join(sorted(lost)), ", ".join(sorted(new)))
+    if table.choices and shown.choices:
+        lost, new = {*table.choices} - {*shown.choices}, {*shown.choices} - {*table.choices, *table.words}
+        if lost or new:
+            yield Changed("choices", ", ".join(sorted(lost)), ", ".join(sorted(new)))

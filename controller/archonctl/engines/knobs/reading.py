@@ -43,7 +43,7 @@ def sglang(knob: Knob, text: str) -> str:
 
 def llama(knob: Knob, text: str) -> str:
     """common/arg.cpp: ``std::stoi`` and ``std::stof`` take what leads and drop the rest, words are exact."""
-    return _read(knob, text, _leading_number)
+    return _json(text) if knob.type == "json" else _read(knob, text, _leading_number)
 
 
 def strict(knob: Knob, text: str) -> str:
@@ -95,12 +95,12 @@ def _size(knob: Knob, text: str) -> float:
 
 def _json(text: str) -> str:
     try:
-        json.loads(text)
+        value = json.loads(text)
     except ValueError as err:
         return f"it takes JSON, and this is none ({err})"
     except RecursionError:
         return "it takes JSON, and this is nested too deeply"
-    return ""
+    return "" if isinstance(value, dict | list) else "it takes a JSON object or list, and this is neither"
 
 
 def _leading_number(knob: Knob, text: str) -> float | str:

@@ -76,6 +76,11 @@ class Judge:
         finding = ArgvFinding(code, "error", message, fix, index, span=span, replacement=replacement)
         self.add(finding, certain=firm or self.read)
 
+    def retired(self, name: str) -> str:
+        """What there is to say about an option that this version no longer has; empty where it is not one."""
+        code, message, *_ = self._absence(name)
+        return f"{message}." if code == "knob-retired" else ""
+
     def _absence(self, name: str) -> tuple[str, str, str, bool, str]:
         """Code, message, fix, whether it is sure for an unread version too, and the option to write instead."""
         table, key = self.edition.table, self.edition.table.key(self.edition.version)

@@ -8,16 +8,25 @@ from __future__ import annotations
 import json
 import re
 
+from packaging.version import Version
+
 from archonctl.engines.knobs.argparse_argv import ArgparseWalk, Positional, Word
 from archonctl.engines.knobs.reading import python
 from archonctl.engines.knobs.verdict import ArgvFinding, Judge
 from archonctl.engines.knobs.versions import version_key
 
 _UNDER = re.compile(r"(?<=--)[^.]*")
+_NUMBER = re.compile(r"-\d*\.\d+(?:[eE][+-]?\d+)?", re.ASCII)
 _DOTTED_SINCE = version_key("vllm", "0.9.0")
+_SHORT_DOTTED_SINCE = version_key("vllm", "0.9.2")
+"""From here ``-O.key`` too, and so a negative decimal looks like an option with a dotted key; ``-O3`` is its level."""
+_MODULE_MODEL_SINCE = version_key("vllm", "0.10.0")
+"""From here the module takes a model without ``--model`` too."""
+_MODEL_FIRST_SINCE = version_key("vllm", "0.17.0")
+"""From here --served-model-name without a model in the first place ends in a ValueError."""
 _MODEL_OPTIONAL_SINCE = version_key("vllm", "0.8.3")
 """From here ``serve`` without a model serves a default one, and ``serve --model X`` ends in a ValueError."""
-_MODEL_OPTION_SINCE = version_key("vllm", "0.20.0")
+_MODEL_OPTION_SINCE = version_key("vllm", "0.11.1")
 """From here ``serve --model X`` is taken, with a warning."""
 
 
@@ -32,56 +41,86 @@ def walk(judge: Judge, *, module: bool) -> None:
         start = 1
     serve = start == 1
     words = _prepared(judge, start)
-    by_option = _model_option(judge, words) if serve else None
-    walk = ArgparseWalk(judge, words, python, Positional(serve and by_option is None))
+    model = _model_option(judge, words) if serve else False
+    takes_model = not model if serve else judge.edition.table.key(judge.edition.version) >= _MODULE_MODEL_SINCE
+    walk = ArgparseWalk(judge, words, python, Positional(takes_model))
     walk.run()
-    if "config" in judge.seen:
-        message = "the options in the file of --config are not looked into"
-        judge.add(
-            ArgvFinding("knob-not-checked", "note", message, "write them on the command line", judge.seen["config"])
-        )
-    if serve and walk.slot and by_option is None and "config" not in judge.seen:
+    judge.not_checked()
+    optional = judge.edition.table.key(judge.edition.version) >= _MODEL_OPTIONAL_SINCE
+    named = {"config", "help", "model"} if optional else {"config", "help"}
+    if serve and not model and _model_comes_late(judge, words):
+        message = f"{judge.engine} refuses --served-model-name where the model does not come first"
+        judge.add(ArgvFinding("model-argument-missing", "error", message, "write serve MODEL before the options"))
+    elif serve and walk.slot and not model and not judge.seen.keys() & named:
         _no_model(judge, walk)
 
 
 def _prepared(judge: Judge, start: int) -> list[Word]:
-    """The words with dashes for underscores, dotted keys folded into one JSON option each."""
+    """The words with dashes for underscores; dotted keys become JSON, which argparse gets behind all others."""
     key = judge.edition.table.key(judge.edition.version)
-    words, index = list[Word](), start
+    words, behind, index = list[Word](), list[Word](), start
     while index < len(judge.argv):
         text = judge.argv[index]
         if judge.is_open(index):
             words.append(Word(text, index))
         elif text.startswith("--help="):
             words.append(Word("--help", index))
-        elif text.startswith("-") and key >= _DOTTED_SINCE and "." in text.partition("=")[0] and not _number(text):
-            index += _dotted(judge, words, index)
+        elif _is_dotted(text, key):
+            if _NUMBER.fullmatch(text):
+                _negative(judge, index)
+                words.append(Word(text, index))
+            else:
+                index += _dotted(judge, behind, index)
         elif text.startswith("--"):
             head, equals, value = text.partition("=")
-            words.append(
-                Word(_UNDER.sub(lambda found: found[0].replace("_", "-"), head, count=1) + equals + value, index)
-            )
-        elif text.startswith("-O") and len(text) > 2:
-            words.append(Word(f"-O={text[2:].removeprefix('=')}", index))
+            words.append(Word(_dashed(head) + equals + value, index))
+        elif text.startswith("-O"):
+            index += _level(judge, words, behind, index)
         else:
             words.append(Word(text, index))
         index += 1
-    return words
+    return words + behind
+
+
+def _is_dotted(text: str, key: Version) -> bool:
+    since = _DOTTED_SINCE if text.startswith("--") else _SHORT_DOTTED_SINCE
+    return text.startswith("-") and "." in text.partition("=")[0] and key >= since
+
+
+def _level(judge: Judge, words: list[Word], behind: list[Word], index: int) -> int:
+    """``-O3``, ``-O=3`` and ``-O 3``: an option of its own since 0.12.0, a key of a JSON option since 0.9.2."""
+    text, took = judge.argv[index], 0
+    level = text[2:].removeprefix("=")
+    following = judge.argv[index + 1] if index + 1 < len(judge.argv) else ""
+    own = "--optimization-level" in judge.edition.options
+    keyed = judge.edition.table.key(judge.edition.version) >= _SHORT_DOTTED_SINCE
+    if not level and following in ("0", "1", "2", "3") and (own or keyed):
+        level, took = following, 1
+    if not level:
+        words.append(Word(text, index))
+    elif own:
+        words.append(Word(f"--optimization-level={level}", index))
+    elif keyed:
+        behind += [Word("-O", index, dotted=True), Word(json.dumps({"level": level}), index, dotted=True)]
+    else:
+        words.append(Word(f"-O={level}", index))
+    return took
+
+
+def _negative(judge: Judge, index: int) -> None:
+    text = judge.argv[index]
+    message = f"{judge.engine} takes {text} for an option with a dotted key, not for a number"
+    judge.add(ArgvFinding("knob-form", "error", message, f"write OPTION={text} as one word", index), certain=judge.read)
 
 
 def _dashed(option: str) -> str:
     return _UNDER.sub(lambda found: found[0].replace("_", "-"), option, count=1)
 
 
-def _number(text: str) -> bool:
-    return re.fullmatch(r"-\d*\.\d+([eE][+-]?\d+)?", text, re.ASCII) is not None
-
-
-def _dotted(judge: Judge, words: list[Word], index: int) -> int:
+def _dotted(judge: Judge, behind: list[Word], index: int) -> int:
     """``--compilation-config.level 3`` as argparse gets it; 1 if the next word was taken for the value."""
     head, equals, value = judge.argv[index].partition("=")
     option, *keys = head.removesuffix("+").split(".")
-    option = _dashed(option)
     took = 0
     if not equals:
         if index + 1 >= len(judge.argv):
@@ -92,28 +131,40 @@ def _dotted(judge: Judge, words: list[Word], index: int) -> int:
     nested: object = value
     for name in reversed(keys):
         nested = {name: nested}
-    words.append(Word(f"{option}={json.dumps(nested)}", index, dotted=True))
+    behind += [Word(_dashed(option), index, dotted=True), Word(json.dumps(nested), index, dotted=True)]
     return took
 
 
-def _model_option(judge: Judge, words: list[Word]) -> int | None:
-    """``--model X`` behind serve: the index of the option where it names the model."""
+def _model_option(judge: Judge, words: list[Word]) -> bool:
+    """``--model X`` behind serve: True where it names the model, so that there is no place for another."""
+    key = judge.edition.table.key(judge.edition.version)
     for word in words:
         name, equals, _ = word.text.partition("=")
         if name != "--model":
             continue
-        key = judge.edition.table.key(judge.edition.version)
         if key >= _MODEL_OPTION_SINCE:
             message = f"{judge.engine} takes the model as the first argument of serve; --model is on its way out"
             judge.add(ArgvFinding("knob-deprecated", "warning", message, "write serve MODEL", word.index))
-            return word.index
-        if key >= _MODEL_OPTIONAL_SINCE:
-            if equals:
-                return word.index
+            return True
+        if not (equals and key >= _MODEL_OPTIONAL_SINCE):  # with = it slips through from there on
             message = f"serve of {judge.engine} refuses --model: it takes the model as its first argument"
             judge.add(ArgvFinding("knob-form", "error", message, "write serve MODEL", word.index), certain=judge.read)
-            return word.index
-    return None
+            return key >= _MODEL_OPTIONAL_SINCE
+    return False
+
+
+def _model_comes_late(judge: Judge, words: list[Word]) -> bool:
+    key = judge.edition.table.key(judge.edition.version)
+    first = judge.argv[1] if len(judge.argv) > 1 else ""
+    opened = any(kind == "words" for kind in judge.open_words.values())
+    names = {word.text.partition("=")[0] for word in words}
+    return (
+        key >= _MODEL_FIRST_SINCE
+        and first.startswith("-")
+        and not opened
+        and "--served-model-name" in names
+        and "--config" not in names
+    )
 
 
 def _no_model(judge: Judge, walk: ArgparseWalk) -> None:
