@@ -13,6 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from archonctl.deployment.load import load_endpoint
+from archonctl.host.load import load_host
+from archonctl.plan.build import plan_endpoint
+from archonctl.release.preflight_file import preflight_text
 from archonctl.release.render import command_of, render_release
 from archonctl.release.store import CURRENT, write_release
 from archonctl.service.state import state_dir
@@ -23,7 +26,10 @@ def main(declaration: str, *words: str) -> None:
     loaded = load_endpoint(Path(declaration), {}, {})
     command = command_of(loaded)
     releases = state_dir(os.environ) / loaded.name / "releases"
-    release = render_release(loaded, replace(command, argv=(*command.argv, *words)), home=releases / CURRENT)
+    command = replace(command, argv=(*command.argv, *words))
+    plan = plan_endpoint(loaded)
+    checks = preflight_text(loaded.name, loaded.endpoint.engine.kind, command, plan.forecast, load_host(loaded))
+    release = render_release(loaded, command, home=releases / CURRENT, preflight=checks)
     stored = write_release(release, releases)
     folder = Path(f"/etc/systemd/system/archon@{loaded.name}.service.d")
     folder.mkdir(parents=True, exist_ok=True)

@@ -59,13 +59,11 @@ def installed(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
 def place(installed: Box, repository: Path) -> Iterator[Place]:
     """``place("--no-such-flag", binary="...")``: a release, current, with its drop-in; systemd knows it."""
 
-    def run(*words: str, binary: str = ENGINE, preload: str = "", preflight: str = "") -> None:
+    def run(*words: str, binary: str = ENGINE, preload: str = "") -> None:
         text = DECLARATION.format(binary=binary, preload=preload)
         installed.put("/etc/archon/unit.toml", text if preload else text.replace('LD_PRELOAD = ""\n', ""))
         path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
         installed("env", path, sys.executable, "-m", "support.place_release", "/etc/archon/unit.toml", *words)
-        if preflight:
-            installed.put("/var/lib/archon/unit/releases/current/preflight.env", preflight)
         installed.put(f"/etc/systemd/system/{UNIT}.d/90-quick.conf", QUICK)
         installed("systemctl", "daemon-reload")
 
@@ -228,6 +226,14 @@ def test_the_engine_outlives_the_journal_and_the_timers_verdict_comes_from_the_s
 
 def test_a_start_without_a_release_fails_instead_of_being_skipped(installed: Box) -> None:
     assert installed.run("systemctl", "start", "archon@nothing.service").returncode != 0
+
+
+def test_a_release_without_its_preflight_file_is_not_started(installed: Box, place: Place) -> None:
+    place()
+    installed("rm", "/var/lib/archon/unit/releases/current/preflight.env")
+    assert start(installed) == 1
+    assert settled(installed)["ActiveState"] == "failed"
+    assert "preflight-file-missing" in journal(installed)
 
 
 def test_a_damaged_release_is_not_verified(installed: Box, place: Place) -> None:

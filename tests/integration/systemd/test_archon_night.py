@@ -1,0 +1,164 @@
+"""The archon endpoint from its shipped declaration, applied on a real systemd: the night of 6,919 restarts, replayed.
+
+The engine is the radiance simulator; what the host shows of memory and devices stands in for two cards and 246 GiB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.sdbox.box import Box, why_no_box
+from support.simulated_radiance import MODEL_BYTES
+
+pytestmark = pytest.mark.systemd
+
+CLI = Path(sys.executable).with_name("archonctl")
+UNIT = "archon@archon.service"
+LIMIT = "/sys/module/ttm/parameters/pages_limit"
+PAGES_IN_MIB = 256
+RESET_MIB, FLOOR_MIB, TARGET_MIB = 125_988, 150_200, 204_800
+PROGRAM = f"""\
+#!/bin/sh
+# radiance SIMULATOR
+exec /srv/archon/support/bin/radiance --simulate-version 1.8.1 --simulate-pages-limit {LIMIT} "$@"
+"""
+MEMORY = "MemTotal: 258023424 kB\nMemFree: 240000000 kB\nMemAvailable: 250000000 kB\nHugePages_Total: 0\n"
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Box]:
+    """A box that looks like the archon host after a power failure: the limit is back at half of RAM."""
+    if why := why_no_box():
+        pytest.skip(f"no systemd box: {why}")
+    folder = tmp_path_factory.mktemp("night")
+    parameters = folder / "module/ttm/parameters"
+    parameters.mkdir(parents=True)
+    (parameters / "pages_limit").write_text(f"{RESET_MIB * PAGES_IN_MIB}\n")
+    binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix])]
+    box = Box(folder / f"night-{os.getpid()}", binds, {"SDBOX_SYSMODULE": str(folder / "module")}).up()
+    try:
+        box(CLI, "install", timeout=120)
+        tests = repository / "tests/support"
+        box(
+            "sh",
+            "-c",
+            f"mkdir -p /srv/archon/support /etc/archon; cp -r {tests}/bin {tests}/radiance_sim /srv/archon/support",
+        )
+        box("chmod", "-R", "a+rX", "/srv/archon")
+        box("sh", "-c", f"cp -r {repository}/env/hosts {repository}/env/models /etc/archon")
+        box(
+            "sh",
+            "-c",
+            "mkdir /dev/dri; for f in kfd dri/renderD128 dri/renderD129; do mknod -m 666 /dev/$f c 1 3; done",
+        )
+        box.put("/srv/archon/radiance", PROGRAM, "755")
+        box("truncate", "-s", str(MODEL_BYTES), "/srv/archon/model.rad")
+        box.put("/srv/meminfo", MEMORY)
+        box("mount", "--bind", "/srv/meminfo", "/proc/meminfo")
+        # a box may not raise LimitMEMLOCK= (it has no CAP_SYS_RESOURCE): with this no limit binds
+        box.put(f"/etc/systemd/system/{UNIT}.d/20-lock.conf", "[Service]\nAmbientCapabilities=CAP_IPC_LOCK\n")
+        declare(box, repository)
+        yield box
+    finally:
+        box.down()
+
+
+def declare(box: Box, repository: Path, host_pool: str = "45_568") -> None:
+    """The shipped declaration with only what belongs to this machine replaced."""
+    text = (repository / "env/archon.toml").read_text()
+    image = next(line for line in text.splitlines() if line.startswith("image = "))
+    for old, new in (
+        (image, 'binary = "/srv/archon/radiance"'),
+        ('mounts = ["/var/lib/radiance/tune:/opt/radiance/share/radiance/tune"]\n', ""),
+        ("/models/qwen3.8-next-flash-fp8-iq4r-moe.rad", "/srv/archon/model.rad"),
+        ('sha256 = "0af5e96244e80c21ac8edca1719dae49b8a201b94a2f3994c3e24026ceaa4d20"\n', ""),
+        ('"env/', '"/etc/archon/'),
+        ("host-pool-mib = 45_568", f"host-pool-mib = {host_pool}"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    box.put("/etc/archon/archon.toml", text)
+
+
+def apply(box: Box, *words: str) -> subprocess.CompletedProcess[str]:
+    return box.run("/usr/bin/archonctl", "apply", "/etc/archon/archon.toml", "--yes", "--json", *words, timeout=240)
+
+
+def journal(box: Box) -> str:
+    return box("journalctl", "-u", UNIT, "-o", "cat", "--no-pager")
+
+
+def reset(box: Box) -> None:
+    """What a power failure does to the limit."""
+    box("sh", "-c", f"echo {RESET_MIB * PAGES_IN_MIB} >{LIMIT}")
+
+
+def test_the_reset_limit_is_raised_to_its_target_and_three_times_200_000_are_served(host: Box) -> None:
+    done = apply(host)
+    assert done.returncode == 0, done.stdout + done.stderr + journal(host)
+    assert int(host("cat", LIMIT)) == TARGET_MIB * PAGES_IN_MIB == 52_428_800
+    said = journal(host)
+    assert f"raised: {RESET_MIB * PAGES_IN_MIB} -> {TARGET_MIB * PAGES_IN_MIB} pages" in said
+    assert f"need {FLOOR_MIB} MiB" in said
+    shown = host.show(UNIT, "ActiveState", "NRestarts", "StatusText", "MainPID")
+    assert (shown["ActiveState"], shown["NRestarts"]) == ("active", "0")
+    assert shown["StatusText"].startswith("holds: 600,000 KV tokens of 600,000")
+    assert "radiance" in host("cat", f"/proc/{shown['MainPID']}/cmdline")
+    assert host("stat", "-c", "%U", f"/proc/{shown['MainPID']}") == "archon"
+
+
+def test_after_a_reboot_of_the_limit_systemd_alone_brings_it_back(host: Box) -> None:
+    host("systemctl", "stop", UNIT)
+    reset(host)
+    done = host.run("systemctl", "start", UNIT, timeout=240)
+    assert done.returncode == 0, journal(host)
+    assert int(host("cat", LIMIT)) == TARGET_MIB * PAGES_IN_MIB
+
+
+def test_a_reset_under_a_running_engine_is_drift_before_the_next_start_needs_it(host: Box) -> None:
+    reset(host)
+    done = host.run("/usr/bin/archonctl", "drift", "archon", "--json")
+    assert done.returncode == 8, done.stdout + done.stderr
+    caps = [row for row in json.loads(done.stdout)["endpoints"][0]["findings"] if row["code"] == "drift-cap"]
+    assert f"expected {TARGET_MIB * PAGES_IN_MIB}, found {RESET_MIB * PAGES_IN_MIB}" in caps[0]["message"]
+
+
+def test_a_limit_that_cannot_be_raised_is_one_refusal_with_its_name_and_no_restart(host: Box) -> None:
+    host("systemctl", "stop", UNIT)
+    reset(host)
+    host("sh", "-c", f"mount --bind {LIMIT} {LIMIT} && mount -o remount,bind,ro {LIMIT}")
+    try:
+        started = journal(host).count("radiance SIMULATOR")
+        assert host.run("systemctl", "start", UNIT, timeout=120).returncode == 1
+        time.sleep(3)
+        shown = host.show(UNIT, "ActiveState", "NRestarts", "ExecMainStatus")
+        assert shown == {"ActiveState": "failed", "NRestarts": "0", "ExecMainStatus": "78"}
+        said = journal(host)
+        assert "refused: ttm-cap-not-raised" in said
+        assert f"have {RESET_MIB} MiB ({RESET_MIB * PAGES_IN_MIB} pages), need {FLOOR_MIB} MiB" in said
+        assert said.count("radiance SIMULATOR") == started
+    finally:
+        host("umount", LIMIT)
+
+
+def test_what_the_first_boot_had_is_refused_before_the_running_engine_is_touched(host: Box, repository: Path) -> None:
+    host.run("systemctl", "reset-failed", UNIT)
+    host("systemctl", "start", UNIT, timeout=240)
+    pid = host.show(UNIT, "MainPID")["MainPID"]
+    declare(host, repository, "44_928")
+    try:
+        done = apply(host)
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert "contract-short" in done.stdout + done.stderr
+        assert json.loads(done.stdout or "{}") is not None
+        assert host.show(UNIT, "MainPID", "ActiveState") == {"MainPID": pid, "ActiveState": "active"}
+    finally:
+        declare(host, repository)
