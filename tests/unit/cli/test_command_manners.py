@@ -40,7 +40,7 @@ def test_the_manual_is_what_the_parser_says(tmp_path: Path, repository: Path) ->
 def test_the_manual_states_every_exit_code(repository: Path) -> None:
     page = (repository / "docs" / "man" / "archonctl.1").read_text()
     status = page.split(".SH EXIT STATUS")[1].split(".SH")[0]
-    assert re.findall(r"^\.B (\S+)", status, re.M) == ["0", "1", "2", "3", "4", "5", "70", "128+N"]
+    assert re.findall(r"^\.B (\S+)", status, re.M) == ["0", "1", "2", "3", "4", "5", "6", "7", "8", "70", "128+N"]
 
 
 @pytest.mark.parametrize(("shell", "check"), [("bash", ["bash", "-n"]), ("fish", None), ("zsh", None), ("tcsh", None)])
