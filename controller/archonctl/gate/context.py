@@ -25,10 +25,11 @@ _KINDS = {"llama": "llamacpp", "llamacpp": "llamacpp", "vllm": "vllm", "sglang":
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An engine and its version; empty where nothing says."""
+    """An engine and its version, and who reads the file (``compose``); empty where nothing says."""
 
     engine: str = ""
     version: str = ""
+    reader: str = ""
 
 
 def said_in(text: str) -> Known:

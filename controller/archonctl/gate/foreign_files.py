@@ -30,7 +30,7 @@ _RADIANCE_KEYS = frozenset({"HOST_POOL_MIB", "MAX_SEQS", "MAX_MODEL_LEN", "KV_DT
 
 def script_findings(source: Source, environ: Mapping[str, str] | None = None) -> tuple[list[Finding], int]:
     """A shell script, and how many engines it starts. ``environ`` is what it would inherit if it were run from here."""
-    script = read_script(source.text)
+    script = read_script(source.text.replace("\r\n", "\n"))
     found: list[Finding] = []
     count = 0
     for command in script.commands:
@@ -40,6 +40,10 @@ def script_findings(source: Source, environ: Mapping[str, str] | None = None) ->
             found += [*launch_findings(source, launch), *container_findings(source, launch)]
             if launch.container is None:
                 found += environment_findings(launch.kind, version_of(source, launch), environ or {})
+    if count and "\r\n" in source.text:
+        message = "the lines end in CR LF: a shell takes the CR for a part of the last word, and finds no interpreter"
+        line = source.text[: source.text.index("\r\n")].count("\n") + 1
+        found.append(Finding("script-line-ends", "error", message, Place(source.shown, line), "save it with LF"))
     return found, count
 
 
@@ -117,8 +121,10 @@ def env_file_findings(source: Source, table_mib: float | None = None) -> tuple[l
 
     ``table_mib`` is the n-gram table of the model, where a declaration beside the file tells it.
     """
-    found = env_findings(source.shown, source.text)
     given = settings(source.text)
+    found = env_findings(source.shown, source.text)
+    if source.reader == "compose":
+        found = [one for one in found if one.code not in ("env-readers-differ", "env-export")]
     count = 0
     for engine in engines_of(source, given):
         count += 1
@@ -185,4 +191,5 @@ def env_files_of(source: Source) -> Iterator[tuple[str, Known]]:
         for launch in service_launches(service):
             for word in service.others.get("env_file", ()):
                 if not word.unresolved:
-                    yield word.text.removeprefix("path="), Known(launch.kind, version_of(source, launch))
+                    known = Known(launch.kind, version_of(source, launch), "compose")
+                    yield word.text.removeprefix("path="), known

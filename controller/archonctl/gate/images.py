@@ -66,6 +66,12 @@ def engine_version(engine: str, text: str) -> str:
     return ""
 
 
+def is_known(engine: str, text: str) -> bool:
+    """True for an image that is an engine's own, rather than a build of somebody's that may hold anything."""
+    name = parse_image(text)
+    return any(row.engine == engine and re.fullmatch(row.repository, name.repository) for row in _rows())
+
+
 def why_unpinned(text: str) -> str:
     """Why an image is not pinned, in words; empty where a digest pins it."""
     name = parse_image(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from archonctl.engines.knobs import ArgvFinding, check_argv, check_env
@@ -11,7 +12,7 @@ from archonctl.errors import ArchonError
 from archonctl.findings import Edit, Finding, Place
 from archonctl.foreign.launch import Launch
 from archonctl.foreign.words import Setting, Word
-from archonctl.gate.images import engine_version, parse_image, why_unpinned
+from archonctl.gate.images import engine_version, is_known, parse_image, why_unpinned
 from archonctl.gate.source import Source
 
 MOST_VARIABLES = 300
@@ -24,12 +25,22 @@ def launch_findings(source: Source, launch: Launch) -> list[Finding]:
     found = argv_findings(source, launch.kind, version, launch.arguments, source.place(launch.program))
     found += setting_findings(source, launch.kind, version, launch.env)
     if launch.container is not None:
-        found += image_findings(source, launch.container.image)
+        image = launch.container.image
+        if not source.version and not (image.unresolved or is_known(launch.kind, image.text)):
+            found = [_weakened(one) for one in found]
+        found += image_findings(source, image)
     if not version and found:
         message = f"the version of {launch.kind} is not known here: only what every known version refuses is an error"
         fix = "name it: --engine-version, a tag, or a comment '# archonctl: engine-version=...'"
         found.append(Finding("engine-version-unknown", "note", message, source.place(launch.program), fix))
     return found
+
+
+def _weakened(found: Finding) -> Finding:
+    """An image that somebody built may hold a fork with options of its own."""
+    if found.severity != "error" or found.code not in ("knob-unknown", "knob-retired"):
+        return found
+    return replace(found, severity="warning", message=f"{found.message} (this image may hold another build)")
 
 
 def version_of(source: Source, launch: Launch) -> str:

@@ -74,7 +74,7 @@ class _Run:
         self._skipped: dict[str, None] = {}
         self._units: list[Source] = []
         self._drop_ins: dict[str, list[Source]] = {}
-        self._env_files: list[Source] = []
+        self._env_files: list[tuple[Source, bool]] = []
         self._said_of: dict[str, Known] = {}
         """The engine of an env file, by the file that names it."""
         self._compared = False
@@ -132,7 +132,7 @@ class _Run:
         elif kind in ("unit", "drop-in"):
             self._keep_unit(source, kind)
         elif kind == "env":
-            self._env_files.append(source)
+            self._env_files.append((source, named))
         else:
             found, count = file_findings(source, kind, self._options.environ)
             if kind == "compose":
@@ -149,12 +149,16 @@ class _Run:
                 self._said_of.setdefault(os.path.abspath(path), known)  # noqa: PTH100
 
     def _judge_env_files(self) -> None:
-        for source in self._env_files:
+        """Within a folder only those of an engine: the rest is none of ours."""
+        for source, named in self._env_files:
             known = self._said_of.get(os.path.abspath(source.path), Known())  # noqa: PTH100
-            if known.engine and source.engine in ("", known.engine) and not source.version:
-                source = source.of_version(known.engine, known.version)  # noqa: PLW2901
-            found, _ = file_findings(source, "env", table_mib=self._table_mib(source))
-            self._take(found, source, 1)
+            mine = known.engine and source.engine in ("", known.engine)
+            judged = source.of_version(known.engine, source.version or known.version, known.reader) if mine else source
+            found, count = file_findings(judged, "env", table_mib=self._table_mib(source))
+            if count or named or mine:
+                self._take(found, source, 1)
+            else:
+                self._skipped[source.shown] = None
 
     def _take(self, found: list[Finding], source: Source, count: int) -> None:
         if count:

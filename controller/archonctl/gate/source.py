@@ -18,14 +18,16 @@ class Source:
     path: Path = Path()
     engine: str = ""
     version: str = ""
+    reader: str = ""
+    """What reads an env file, where that is known: ``compose``."""
     lines: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.lines.extend(self.text.split("\n"))
 
-    def of_version(self, engine: str, version: str) -> Source:
+    def of_version(self, engine: str, version: str, reader: str = "") -> Source:
         """The same file, about an engine and version that another file names."""
-        return Source(self.shown, self.text, self.path, engine, version)
+        return Source(self.shown, self.text, self.path, engine, version, reader)
 
     def place(self, word: Word) -> Place:
         """Where a word begins: behind its quote, if it stands in one."""
