@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from archonctl.deployment.schema import Endpoint
+from archonctl.deployment.schema import Endpoint, KnobValue
 from archonctl.engines.knob_values import spelled
 from archonctl.engines.knobs import Edition, Knob, edition, load_table, render
 from archonctl.errors import DeclarationError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Words of a command line, and the place in the declaration that they come from."""
+
+    words: tuple[str, ...]
+    where: str = ""
 
 
 def table(engine: str, version: str) -> Edition:
@@ -27,7 +36,7 @@ def passed_on(
     aliases: Mapping[str, str],
     notes: list[str],
     look: Callable[[str, Knob, bool], None] | None = None,
-) -> Iterator[str]:
+) -> Iterator[Words]:
     """The arguments of every knob that is not ``rendered`` already, in the order of the table.
 
     ``look`` sees every knob. Raises DeclarationError ``knob-unknown``, ``knob-retired``, ``knob-reserved``,
@@ -37,7 +46,7 @@ def passed_on(
     if endpoint.engine.version != known.version:
         said = f"{endpoint.engine.version!a} names no release" if endpoint.engine.version else "is not declared"
         notes.append(f"engine.version {said}; flags are those of {kind} {known.version}")
-    chosen: dict[str, tuple[str, ...]] = {}
+    chosen: dict[str, Words] = {}
     for key, value in endpoint.engine.knobs.items():
         knob, positive = _find(kind, known, key, aliases)
         if look is not None:
@@ -47,11 +56,24 @@ def passed_on(
             raise DeclarationError("knob-twice", message, where=f"engine.knobs.{key}", hint="keep one of them")
         if deprecated := known.find_deprecated(knob):
             notes.append(f"knob {key}: {deprecated.effect}")
-        chosen[knob.flag] = render(key, knob, positive, value)
+        chosen[knob.flag] = Words(_rendered(key, knob, positive, value), f"engine.knobs.{key}")
     order = {knob.flag: number for number, knob in enumerate(known.knobs)}
     for flag in sorted(chosen, key=lambda flag: (order.get(flag.partition(".")[0], 0), flag)):
         if flag not in rendered:
-            yield from chosen[flag]
+            yield chosen[flag]
+
+
+def _rendered(key: str, knob: Knob, positive: bool, value: KnobValue) -> tuple[str, ...]:
+    """As ``render``; true and false are words where those are the choices, several values are parted by blanks."""
+    if isinstance(value, bool) and {"true", "false"} <= set(knob.choices):
+        return (knob.option, str(value).lower())
+    if knob.takes in ("+", "*") and isinstance(value, str) and not value.lstrip().startswith(("{", "[")):
+        try:
+            return (knob.option, *shlex.split(value))
+        except ValueError as err:
+            message = f"knob {key} is {value[:80]!r}: {err}"
+            raise DeclarationError("knob-bad-value", message, where=f"engine.knobs.{key}") from None
+    return render(key, knob, positive, value)
 
 
 def _find(kind: str, known: Edition, key: str, aliases: Mapping[str, str]) -> tuple[Knob, bool]:

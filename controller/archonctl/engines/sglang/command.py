@@ -78,4 +78,5 @@ def _declared(endpoint: Endpoint, notes: list[str]) -> Iterator[str]:
         if knob.flag == "enable-metrics" and as_bool(knobs[key]) is not positive:
             notes.append(f"knob {key} = {knobs[key]} is not followed: the probe needs --enable-metrics")
 
-    yield from passed_on(endpoint, table("sglang", endpoint.engine.version), RENDERED, ALIASES, notes, look)
+    for part in passed_on(endpoint, table("sglang", endpoint.engine.version), RENDERED, ALIASES, notes, look):
+        yield from part.words

@@ -45,8 +45,12 @@ class VllmAdapter:
     def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
         """Concurrent tokens as vLLM counts them for requests of contract.len, and what would mend a short contract.
 
-        Raises DeclarationError for knobs that contradict each other or the contract.
+        Raises DeclarationError for knobs that contradict each other or the contract, or that this version refuses.
         """
+        if endpoint.engine.knobs or endpoint.engine.env:
+            from archonctl.engines.vllm.command import check_knobs  # the flags of all versions, only where one is set
+
+            check_knobs(endpoint)
         now = assess(endpoint, host, model)
         return Forecast(
             method=_method(now),

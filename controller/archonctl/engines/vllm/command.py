@@ -6,7 +6,8 @@ from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import CommandLine
 from archonctl.engines.container import Needs, contained
 from archonctl.engines.listening import bind
-from archonctl.engines.passed_on import passed_on, table
+from archonctl.engines.passed_on import Words, passed_on, table
+from archonctl.engines.vllm.flags import flags_version, judged
 from archonctl.engines.vllm.settings import ALIASES, Settings, settings_of
 from archonctl.errors import DeclarationError
 
@@ -29,8 +30,8 @@ RENDERED = frozenset(
 def command_line(endpoint: Endpoint) -> CommandLine:
     """argv and environment for one declaration.
 
-    Raises DeclarationError: ``engine-binary-missing``, ``listen-invalid`` and those of ``passed_on``, ``contained``
-    and ``settings_of``.
+    Raises DeclarationError: ``engine-binary-missing``, ``listen-invalid`` and those of ``passed_on``, ``contained``,
+    ``judged`` and ``settings_of``.
     """
     if not endpoint.engine.binary and not endpoint.engine.image:
         raise DeclarationError(
@@ -44,19 +45,32 @@ def command_line(endpoint: Endpoint) -> CommandLine:
         raise DeclarationError(
             "knob-secret", message, where="service.api_key_file", hint="put a proxy that checks the key in front"
         )
-    settings, notes = settings_of(endpoint), list[str]()
     host, port = bind(endpoint)
-    argv = ["serve", endpoint.model.path, "--host", host, "--port", str(port)]
-    argv += ["--served-model-name", endpoint.model.served_name] if endpoint.model.served_name else []
-    argv += _capacity(settings)
-    argv += passed_on(endpoint, table("vllm", endpoint.engine.version), RENDERED, ALIASES, notes)
+    named = ("--served-model-name", endpoint.model.served_name) if endpoint.model.served_name else ()
+    notes = list[str]()
+    arguments = [Words(("--host", host, "--port", str(port), *named)), *_knobs(endpoint, notes)]
+    argv = ["serve", endpoint.model.path, *(word for part in arguments for word in part.words)]
     if endpoint.engine.image:
         return contained(endpoint, NEEDS, argv, notes)
     return CommandLine((endpoint.engine.binary, *argv), dict(endpoint.engine.env), tuple(notes))
 
 
-def _capacity(settings: Settings) -> list[str]:
-    words = {
+def check_knobs(endpoint: Endpoint) -> None:
+    """Raise what ``command_line`` would raise for a knob or a variable of the declared version."""
+    _knobs(endpoint, [])
+
+
+def _knobs(endpoint: Endpoint, notes: list[str]) -> list[Words]:
+    """What the settings decide, then the other knobs, all of it judged."""
+    known = table("vllm", flags_version(endpoint.engine.version))
+    words = _capacity(settings_of(endpoint))
+    words += passed_on(endpoint, known, RENDERED, ALIASES, notes)
+    notes += judged(endpoint, known.version, words)
+    return words
+
+
+def _capacity(settings: Settings) -> list[Words]:
+    values = {
         "max-model-len": settings.max_model_len,
         "max-num-seqs": settings.max_num_seqs,
         "max-num-batched-tokens": settings.batched_tokens,
@@ -68,4 +82,11 @@ def _capacity(settings: Settings) -> list[str]:
         "tensor-parallel-size": settings.tp if settings.tp > 1 else "",
         "pipeline-parallel-size": settings.pp if settings.pp > 1 else "",
     }
-    return [word for name, value in words.items() if value != "" for word in (f"--{name}", str(value))]
+    return [Words((f"--{name}", str(value)), _place(settings, name)) for name, value in values.items() if value != ""]
+
+
+def _place(settings: Settings, name: str) -> str:
+    """Where the declaration says what a flag gets; empty where it is the engine's default, written out."""
+    if settings.declares(name):
+        return f"engine.knobs.{settings.keys[name]}"
+    return "contract.kv_dtype" if name == "kv-cache-dtype" else ""

@@ -36,10 +36,6 @@ PARTITION = "VLLM_PP_LAYER_PARTITION"
 MODEL_DTYPE = frozenset({"auto", "f16", "bf16", "fp16", "float16", "bfloat16", "half"})
 """Contract dtypes that mean a cache in the model's own 16-bit dtype (``--kv-cache-dtype auto``)."""
 
-RETIRED = ("swap-space", "disable-log-requests", "num-scheduler-steps")
-RETIRED_SEEN = (0, 32)
-"""vLLM 0.32.0 ends with "unrecognized arguments" on each of these; when each one went is not known."""
-
 _NO_LAW = ("speculative-config", "hf-overrides")
 """Knobs that add or change layers with a cache: with one of them the pool is unknown."""
 _UNMODELLED = (
@@ -105,12 +101,10 @@ class Settings:
 def settings_of(endpoint: Endpoint) -> Settings:
     """The settings of one declaration.
 
-    Raises DeclarationError: ``knob-twice``, ``knob-bad-value``, ``knob-retired``, ``kv-dtype-unknown``,
-    ``kv-dtype-conflict``.
+    Raises DeclarationError: ``knob-twice``, ``knob-bad-value``, ``kv-dtype-unknown``, ``kv-dtype-conflict``.
     """
     knobs = DeclaredKnobs(endpoint.engine.knobs, ALIASES)
     rules = rules_for(version_of(endpoint.engine.version) or NEWEST)
-    _refuse_retired(knobs, rules)
     seqs = knobs.number("max-num-seqs", endpoint.contract.seqs, minimum=1)
     ssm = knobs.word("mamba-ssm-cache-dtype", ("auto", "float32", "float16", "bfloat16"), "auto")
     return Settings(
@@ -140,17 +134,6 @@ def settings_of(endpoint: Endpoint) -> Settings:
         extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "False", "0", "1")),
         no_law=tuple(knobs.keys[name] for name in _NO_LAW if knobs.text(name)),
     )
-
-
-def _refuse_retired(knobs: DeclaredKnobs, rules: Rules) -> None:
-    for name in RETIRED:
-        if name in knobs.values and rules.version >= RETIRED_SEEN:
-            raise DeclarationError(
-                "knob-retired",
-                f"{name} is gone in vLLM 0.32.0, which ends with 'unrecognized arguments'",
-                where=f"engine.knobs.{knobs.keys[name]}",
-                hint="take it out",
-            )
 
 
 def _either(knobs: DeclaredKnobs, positive: str, negative: str) -> bool | None:
