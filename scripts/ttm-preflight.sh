@@ -363,7 +363,7 @@ ttm() {
     [[ -e $ttm_file ]] && break
     ttm_file=''
   done
-  [[ $ttm_file ]] && read -r ttm_pages 2>/dev/null <"$ttm_file" && [[ $ttm_pages =~ ^[0-9]{1,20}$ ]] || ttm_pages=''
+  [[ $ttm_file ]] && read -r ttm_pages 2>/dev/null <"$ttm_file" && [[ $ttm_pages =~ ^(0|[1-9][0-9]{0,19})$ ]] || ttm_pages=''
   # the kernel takes anything up to 2^64 - 1; more than 16 EiB of pages is simply "no limit"
   [[ ${#ttm_pages} -lt 16 ]] || ttm_pages=$MANY_PAGES
 }
@@ -376,7 +376,7 @@ expand() {
   # shellcheck disable=SC2206 # the pattern is ours
   found=($1)
   set -f
-  [[ -e ${found[0]:-} ]] || found=()
+  [[ ${found[0]:-} != "$1" ]] || found=()
 }
 
 # coming: sets pending[CODE] to what is missing now
