@@ -122,7 +122,8 @@ def _in_shell(
     for index, word in enumerate(words[1:], 1):
         if re.fullmatch(r"-[a-z]*c[a-z]*", word.text) and index + 1 < len(words):
             script = words[index + 1]
-            if script.unresolved:
+            # a variable of the outside stays one inside: neither of the two readers knows what it holds
+            if not all(name.startswith("$") for name in script.unresolved):
                 return (), (
                     Unread(script.text[:80], "a command that only a shell can expand", script.line, script.column),
                 )

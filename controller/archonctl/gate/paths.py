@@ -111,7 +111,7 @@ class _Run:
         try:
             text = read_text(path)
         except ArchonError as err:
-            if named or kind is not None:
+            if named or (kind is not None and err.code != "foreign-file-too-large"):
                 self._findings += of_error(err, shown)
                 self._files[shown] = None
             else:

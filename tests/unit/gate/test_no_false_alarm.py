@@ -29,7 +29,7 @@ VLLM = "vllm/vllm-openai:v0.10.2"
             VLLM,
             """["--model", "m", "--override-generation-config", '{{"temperature":${{T:-${{U:-1.0}}}},"top_p":0.9}}']""",
         ),
-        (VLLM, '--model m --hf-overrides \'{"rope": {"a": 1}}\''),
+        (VLLM, '--model m --hf-overrides \'{"rope":{"a":1}}\''),
         (VLLM, "m --max-model-len 32k --max-num-seqs ${SEQS:?how many}"),
         (VLLM, '["--model=m", "--gpu_memory_utilization=0.9", "--no-enable-prefix-caching"]'),
     ],
