@@ -58,10 +58,10 @@ def render_release(
 ) -> Release:
     """The release of one endpoint. Writes nothing.
 
-    ``preflight`` is the text of ``preflight.env``, where a plan gave one (``preflight_text``). ``home`` is the absolute folder where the files will lie when the unit starts (default: where the template unit
-    looks). Raises DeclarationError ``endpoint-name``, ``release-inline-secret``,
-    ``env-value-unrepresentable``, ``argument-unrepresentable``, ``release-path-unsupported`` or
-    ``declaration-bad-value``.
+    ``preflight`` is the text of ``preflight.env``, where a plan gave one (``preflight_text``). ``home`` is the absolute
+    folder where the files will lie when the unit starts (default: where the template unit looks). Raises
+    DeclarationError ``endpoint-name``, ``release-inline-secret``, ``env-value-unrepresentable``,
+    ``argument-unrepresentable``, ``release-path-unsupported`` or ``declaration-bad-value``.
     """
     name, endpoint = loaded.name, loaded.endpoint
     if not _NAME.fullmatch(name):
