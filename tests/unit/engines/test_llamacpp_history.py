@@ -65,11 +65,14 @@ FORMATS = {
 """Flags whose values have a format of their own, or name something of the machine: the table does not judge them."""
 
 
-def _parsed(binary: Path, argv: Sequence[str]) -> bool:
-    """True if the real parser takes argv: --version ends the program before anything is loaded."""
+def _parsed(binary: Path, argv: Sequence[str], folder: Path) -> bool:
+    """True if the real parser takes argv: --version ends the program before anything is loaded.
+
+    It runs in an empty ``folder``, where --log-file may leave what it likes.
+    """
     command = [str(binary), *argv, "--version"]
     env = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, capture_output=True, check=False, timeout=60, env=env).returncode == 0
+    return subprocess.run(command, capture_output=True, check=False, timeout=60, env=env, cwd=folder).returncode == 0
 
 
 def _taken(argv: Sequence[str]) -> bool:
@@ -78,22 +81,22 @@ def _taken(argv: Sequence[str]) -> bool:
 
 
 @pytest.mark.engine
-def test_public_command_lines_are_judged_as_the_real_parser_judges_them(llama_server: Path) -> None:
+def test_public_command_lines_are_judged_as_the_real_parser_judges_them(llama_server: Path, tmp_path: Path) -> None:
     machine = ("--slot-save-path", "--api-key-file", "--rpc")
     lines = [shlex.split(line) for _, line, *_ in (*STALE, *GOOD)]
     judged = [argv for argv in lines if not set(machine) & set(argv)]
     assert len(judged) > 80
-    assert [argv for argv in judged if _parsed(llama_server, argv) != _taken(argv)] == []
+    assert [argv for argv in judged if _parsed(llama_server, argv, tmp_path) != _taken(argv)] == []
 
 
 @pytest.mark.engine
-def test_every_flag_alone_is_judged_as_the_real_parser_judges_it(llama_server: Path) -> None:
+def test_every_flag_alone_is_judged_as_the_real_parser_judges_it(llama_server: Path, tmp_path: Path) -> None:
     exits = {"help", "version", "cache-list", "list-devices", "completion-bash"}
     differ = set[str]()
     for knob in {id(found.knob): found.knob for found in _at("b11434").options.values()}.values():
         for value in ("1", "abc") if knob.flag not in exits else ():
             argv = [knob.option, value, *(["7"] if knob.takes == 2 else [])]
-            differ |= {knob.flag} if _parsed(llama_server, argv) != _taken(argv) else set()
+            differ |= {knob.flag} if _parsed(llama_server, argv, tmp_path) != _taken(argv) else set()
     assert differ <= FORMATS
 
 
