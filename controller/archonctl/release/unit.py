@@ -6,6 +6,7 @@ import math
 import re
 import tomllib
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from archonctl.errors import DeclarationError
@@ -58,20 +59,26 @@ def load_timeout_s(model_bytes: int | None, declared_s: int | None) -> int:
     return math.ceil((LOAD_BASE_S + gib / LOAD_GIB_PER_S) / 10) * 10
 
 
+@cache
+def _restart_rows() -> dict[str, list[dict[str, str | int]]]:
+    """``restart.toml``."""
+    return tomllib.loads(Path(__file__).with_name("restart.toml").read_text(encoding="utf-8"))
+
+
 def prevented_statuses(engine: str) -> tuple[str, ...]:
     """Exit statuses of an engine after which another start would end the same way (``restart.toml``).
 
     And 0 and SIGTERM: so ends an engine that was stopped because its contract does not hold, which a restart would
     not mend. An engine that ends so by itself is not started anew by ``Restart=on-failure`` anyway.
     """
-    rows = tomllib.loads(Path(__file__).with_name("restart.toml").read_text(encoding="utf-8"))["status"]
+    rows = _restart_rows()["status"]
     codes = {int(row["code"]) for row in rows if row["engine"] in ("*", engine)}
     return (*map(str, sorted({0} | codes)), "SIGTERM")
 
 
 def is_final_refusal(code: str) -> bool:
     """True if an engine that printed this refusal would print it at the next start too (``restart.toml``)."""
-    rows = tomllib.loads(Path(__file__).with_name("restart.toml").read_text(encoding="utf-8"))["refusal"]
+    rows = _restart_rows()["refusal"]
     return any(row["code"] == code for row in rows)
 
 
