@@ -143,7 +143,7 @@ class ArgparseWalk:
     def _no_option(self, at: int, option: _Option) -> int:
         """A word that looks like an option and is none; how many words it spoils."""
         word, judge = self.words[at], self.judge
-        if option.rivals:
+        if option.rivals and not judge.retired(option.name):
             message = f"{option.name} is short for several options of {judge.engine}: {', '.join(option.rivals[:6])}"
             judge.add(
                 ArgvFinding("knob-abbreviated", "error", message, "write one of them out", word.index),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from archonctl.engines.knobs.row import Knob, Retired
@@ -84,8 +84,8 @@ def life(table: KnobTable, name: str) -> Life:
 
 def difference(table: KnobTable, before: str, after: str) -> Difference:
     """What changed from one version to another; raises UsageError ``engine-version-invalid``."""
-    then = {knob.flag: knob for knob in edition(table, before).knobs}
-    now = {knob.flag: knob for knob in edition(table, after).knobs}
+    then = {knob.flag: knob for knob in _flags_first(edition(table, before).knobs)}
+    now = {knob.flag: knob for knob in _flags_first(edition(table, after).knobs)}
     names = {name for knob in now.values() for name in (*knob.names, *knob.negatives)}
     gone = [_moved(table, knob, now) for flag, knob in then.items() if flag not in now]
     # An option whose canonical name changed while its old spellings live on is no change for a command line.
@@ -101,6 +101,11 @@ def difference(table: KnobTable, before: str, after: str) -> Difference:
             if flag in then and (changes := tuple(_changes(table, then[flag], before, knob, after)))
         ),
     )
+
+
+def _flags_first(knobs: Iterable[Knob]) -> list[Knob]:
+    """Flags before variables, each in the engine's own order."""
+    return sorted(knobs, key=lambda knob: not knob.names)
 
 
 def _moved(table: KnobTable, knob: Knob, now: Mapping[str, Knob]) -> Moved:
