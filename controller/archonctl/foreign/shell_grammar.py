@@ -91,7 +91,9 @@ class Grammar:
         if words or loop:
             yield Simple(tuple(words), self._depth > 0 or self._after_test, loop)
         if end in ("&&", "||"):
-            self._after_test = end == "||" or self._after_test or bool(words and words[0].is_word(*_TESTS))
+            # without words it ends "(( … ))", which is a test too
+            tests = not words or words[0].is_word(*_TESTS)
+            self._after_test = end == "||" or self._after_test or tests
         elif end in ("\n", ";", "&", ";;", ";&", ";;&"):
             self._after_test = False
         if end in (";;", ";&", ";;&"):

@@ -69,10 +69,10 @@ def test_the_words_are_those_of_a_real_bash(text: str) -> None:
 
 
 def test_a_command_in_some_runs_only_is_marked() -> None:
-    found = {each.argv[1]: each.conditional for each in read_script(
-        "run a\nif x; then run b; fi\n[ x ] && run c\nx && run d\nx || run e\nwhile x; do run f; done\nrun g\n"
-    ).commands if each.argv[0] == "run"}  # fmt: skip
-    assert found == {"a": False, "b": True, "c": True, "d": False, "e": True, "f": True, "g": False}
+    text = "run a\nif x; then run b; fi\n[ x ] && run c\nx && run d\nx || run e\nwhile x; do run f; done\n"
+    script = read_script(f"{text}(( X > 0 )) && run h\nrun g\n")
+    found = {each.argv[1]: each.conditional for each in script.commands if each.argv[0] == "run"}
+    assert found == {"a": False, "b": True, "c": True, "d": False, "e": True, "f": True, "h": True, "g": False}
 
 
 def test_a_guarded_element_of_an_array_is_marked_and_keeps_its_place() -> None:
