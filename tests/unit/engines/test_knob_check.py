@@ -111,6 +111,23 @@ def test_an_unknown_engine_and_version_are_usage_errors() -> None:
         assert refused.value.code == code
 
 
+@pytest.mark.parametrize("argv", [[], ["serve"], ["--port", "1"], ["serve", "--served-model-name", "a", "m"]], ids=str)
+def test_vllm_without_a_model_would_serve_another_one(argv: list[str]) -> None:
+    assert "model-argument-missing" in {code for code, _ in errors(check_argv("vllm", "0.32.0", argv))}
+
+
+def test_the_module_of_vllm_takes_its_model_as_an_option() -> None:
+    argv = ["--model", "m", "--port", "1"]
+    assert check_argv("vllm", "0.32.0", argv, module=True) == ()
+    assert check_argv("vllm", "0.32.0", ["serve", "$MODEL"], open_words={1: "value"}) == ()
+
+
+def test_a_stale_flag_that_begins_a_living_one_is_no_abbreviation() -> None:
+    found = check_argv("vllm", "0.27.0", ["serve", "m", "--device", "cuda"])
+    assert errors(found) == [("knob-retired", 2)]
+    assert "--device-ids" in found[0].message
+
+
 def test_a_command_line_without_end_is_refused_unread() -> None:
     assert errors(check_argv(*LLAMA, ["x"] * 20_000)) == [("knob-not-checked", -1)]
 

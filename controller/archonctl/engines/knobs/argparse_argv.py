@@ -143,12 +143,11 @@ class ArgparseWalk:
     def _no_option(self, at: int, option: _Option) -> int:
         """A word that looks like an option and is none; how many words it spoils."""
         word, judge = self.words[at], self.judge
-        if option.rivals and not judge.retired(option.name):
-            message = f"{option.name} is short for several options of {judge.engine}: {', '.join(option.rivals[:6])}"
-            judge.add(
-                ArgvFinding("knob-abbreviated", "error", message, "write one of them out", word.index),
-                certain=judge.read,
-            )
+        if option.rivals:
+            rivals = ", ".join(option.rivals[:6])
+            message = f"{judge.retired(option.name)}{option.name} is short for several options: {rivals}"
+            finding = ArgvFinding("knob-abbreviated", "error", message, "write one of them out", word.index)
+            judge.add(finding, certain=judge.read)
             return 1 + self._spoilt(at, 1 if option.explicit is None else 0)
         if glued(judge, word.index):
             return 1
@@ -189,8 +188,8 @@ class ArgparseWalk:
     def _abbreviated(self, word: Word, written: str, name: str) -> None:
         """A unique beginning of an option: fine for now, but not where it was an option of its own that went away."""
         gone = self.judge.retired(written)
-        if gone:
-            message = f"{gone} It is taken for the beginning of {name} now, which is another option"
+        if gone and not self.judge.replaced(written, name):
+            message = f"{gone}It is taken for the beginning of {name} now, which is another option"
             finding = ArgvFinding("knob-retired", "error", message, f"take it out, or write {name}", word.index)
             self.judge.add(finding, certain=self.judge.read)
             return

@@ -79,7 +79,14 @@ class Judge:
     def retired(self, name: str) -> str:
         """What there is to say about an option that this version no longer has; empty where it is not one."""
         code, message, *_ = self._absence(name)
-        return f"{message}." if code == "knob-retired" else ""
+        return f"{message}. " if code == "knob-retired" else ""
+
+    def replaced(self, old: str, new: str) -> bool:
+        """True if an option that went away lives on as another one."""
+        table = self.edition.table
+        rule, found = table.retirement(old), self.edition.options.get(new)
+        by = {row.renamed_to for row in table.by_option.get(old, ())} | {rule.replaced_by if rule else ""}
+        return found is not None and found.knob.flag in {text.replace(",", " ").split(" ")[0] for text in by}
 
     def _absence(self, name: str) -> tuple[str, str, str, bool, str]:
         """Code, message, fix, whether it is sure for an unread version too, and the option to write instead."""
@@ -118,7 +125,7 @@ class Judge:
             message = f"whether {self.engine} has {name} in this form is not known: {gap} has it"
             self.add(ArgvFinding(code, "warning", message, "try it with --help of that version", index))
         if (first := self.seen.get(knob.flag)) is not None and "multiple" not in knob.effect:
-            message = f"{name} is given twice (word {first + 1} and word {index + 1}): the last one counts"
+            message = f"{name} is given twice (word {first} and word {index}): the last one counts"
             self.add(ArgvFinding("knob-twice", "warning", message, "keep one of them", index))
         self.seen[knob.flag] = index
         if text := self.edition.deprecation(knob):

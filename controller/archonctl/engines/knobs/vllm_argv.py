@@ -46,13 +46,11 @@ def walk(judge: Judge, *, module: bool) -> None:
     walk = ArgparseWalk(judge, words, python, Positional(takes_model))
     walk.run()
     judge.not_checked()
-    optional = judge.edition.table.key(judge.edition.version) >= _MODEL_OPTIONAL_SINCE
-    named = {"config", "help", "model"} if optional else {"config", "help"}
     if serve and not model and _model_comes_late(judge, words):
         message = f"{judge.engine} refuses --served-model-name where the model does not come first"
         judge.add(ArgvFinding("model-argument-missing", "error", message, "write serve MODEL before the options"))
-    elif serve and walk.slot and not model and not judge.seen.keys() & named:
-        _no_model(judge, walk)
+    elif walk.model is None and not model:
+        _no_model(judge, walk, serve=serve)
 
 
 def _prepared(judge: Judge, start: int) -> list[Word]:
@@ -167,11 +165,14 @@ def _model_comes_late(judge: Judge, words: list[Word]) -> bool:
     )
 
 
-def _no_model(judge: Judge, walk: ArgparseWalk) -> None:
-    if any(kind == "words" for kind in judge.open_words.values()):
+def _no_model(judge: Judge, walk: ArgparseWalk, *, serve: bool) -> None:
+    """No word names the model; an option may (not behind serve before 0.8.3), and so may a file or a variable."""
+    default = not serve or judge.edition.table.key(judge.edition.version) >= _MODEL_OPTIONAL_SINCE
+    named = {"config", "help", "model"} if default else {"config", "help"}
+    if judge.seen.keys() & named or judge.open_words:
         return
-    key = judge.edition.table.key(judge.edition.version)
-    what = "serves its own default model" if key >= _MODEL_OPTIONAL_SINCE else "refuses to start"
+    what = "serves its own default model" if default else "refuses to start"
     by = f" ({walk.swallowed} takes every word up to the next option)" if walk.swallowed else ""
-    message = f"no model behind serve: {judge.engine} {what}{by}"
-    judge.add(ArgvFinding("model-argument-missing", "error", message, "write serve MODEL before the options"))
+    where, fix = ("behind serve", "serve MODEL before the options") if serve else ("is named", "--model MODEL")
+    message = f"no model {where}: {judge.engine} {what}{by}"
+    judge.add(ArgvFinding("model-argument-missing", "error", message, f"write {fix}"))
