@@ -138,6 +138,8 @@ class CommandLine:
     env: Mapping[str, str]
     notes: tuple[str, ...] = ()
     container: ContainerSpec | None = None
+    pinned: bool = False
+    """True if it locks memory: its memlock limit must allow that."""
 
 
 @dataclass(frozen=True, slots=True)

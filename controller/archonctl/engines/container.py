@@ -43,7 +43,7 @@ def contained(endpoint: Endpoint, needs: Needs, arguments: Sequence[str], notes:
     """
     spec = _spec(endpoint, needs, tuple(arguments))
     said = (*notes, *_notes(spec))
-    return CommandLine(run_argv(spec, spec.runtime), dict(endpoint.engine.env), said, spec)
+    return CommandLine(run_argv(spec, spec.runtime), dict(endpoint.engine.env), said, spec, spec.pinned)
 
 
 def _spec(endpoint: Endpoint, needs: Needs, arguments: tuple[str, ...]) -> ContainerSpec:

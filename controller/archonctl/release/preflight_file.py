@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from archonctl.engines.base import CommandLine, Forecast, Pinned
+from archonctl.engines.llamacpp.loading import holds_weights
 from archonctl.errors import DeclarationError
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB
@@ -50,7 +51,6 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 
 # what llama-server allocates only as it is used, or maps so that the kernel may drop it
 _NOT_AT_BOOT = frozenset({"weights", "ddr_cache"})
-_WEIGHTS_HELD = frozenset({"--mlock", "--no-mmap"})
 
 
 def preflight_text(endpoint: str, engine: str, command: CommandLine, forecast: Forecast, host: Host) -> str:
@@ -79,11 +79,11 @@ def _memory(command: CommandLine, forecast: Forecast, host: Host) -> dict[str, s
         terms = (getattr(pinned, term.name) for term in fields(pinned))
         # the driver pins through the TTM limit; what it registers of the process's own pages counts as locked
         return {**dict(zip(FLOOR_KEYS, terms, strict=True)), **target, "RAM_NEED_MIB": floor, "MEMLOCK_NEED_MIB": floor}
-    weights_held = bool(_WEIGHTS_HELD & set(command.argv))
+    weights_held = command.pinned or holds_weights(command.argv)
     wanted = [d for d in forecast.demands if d.scope == "host" and (weights_held or d.cls not in _NOT_AT_BOOT)]
     need = -(-sum(d.bytes for d in wanted if d.cls != "ddr_cache") // MIB)
     values: dict[str, str | int] = {"RAM_NEED_MIB": need} if need else {}
-    if need and "--mlock" in command.argv:
+    if need and command.pinned:
         values["MEMLOCK_NEED_MIB"] = need
     return values
 

@@ -75,7 +75,7 @@ def render_release(
         user=endpoint.service.user,
         engine=endpoint.engine.kind,
         argv=command.argv or ("",),
-        pinned=endpoint.engine.kind == "radiance" or "--mlock" in command.argv,
+        pinned=command.pinned,
         timeout_s=start_s,
         where=loaded.origins.get("service.user", ""),
         stop_s=max(STOP_S, command.container.stop_s + STOP_MARGIN_S) if command.container else STOP_S,

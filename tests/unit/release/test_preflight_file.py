@@ -55,7 +55,13 @@ def llamacpp(*argv: str, host: Host | None = None, forecast: Forecast | None = N
         Demand("ddr_cache", "host", "", 8192 * MIB),
     )
     seen = forecast or Forecast("law", None, None, None, (), demands)
-    return dict(parse_preflight(preflight_text("x", "llamacpp", CommandLine(argv, {}), seen, host or Host()).encode()))
+    return dict(
+        parse_preflight(
+            preflight_text(
+                "x", "llamacpp", CommandLine(argv, {}, pinned="--mlock" in argv), seen, host or Host()
+            ).encode()
+        )
+    )
 
 
 def test_an_engine_on_the_cpu_needs_what_it_allocates_at_boot_and_no_device() -> None:

@@ -128,9 +128,9 @@ def test_the_start_time_follows_the_file_where_bytes_are_not_declared(tmp_path: 
         assert f"TimeoutStartSec={seconds}" in lines_of(release)
 
 
-def test_pinned_memory_lifts_the_lock_limit(rendered: Render, loaded: Load) -> None:
-    assert "LimitMEMLOCK=infinity" in lines_of(rendered("--mlock"))
-    assert "LimitMEMLOCK=infinity" in lines_of(rendered(engine__kind="radiance"))
+def test_pinned_memory_lifts_the_lock_limit(loaded: Load) -> None:
+    assert "LimitMEMLOCK=infinity" in lines_of(render_release(loaded(), CommandLine(("/bin/echo",), {}, pinned=True)))
+    assert "LimitMEMLOCK=infinity" not in lines_of(render_release(loaded(), CommandLine(("/bin/echo",), {})))
 
 
 def test_a_container_runtime_is_not_hardened(loaded: Load) -> None:

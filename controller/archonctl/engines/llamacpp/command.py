@@ -15,6 +15,7 @@ from archonctl.engines.knob_values import as_int, spelled
 from archonctl.engines.knobs import Edition, edition, load_table, render
 from archonctl.engines.listening import bind
 from archonctl.engines.llamacpp.kv import QUANTISED
+from archonctl.engines.llamacpp.loading import locks_weights
 from archonctl.engines.llamacpp.settings import Settings, settings_of
 from archonctl.errors import DeclarationError
 
@@ -71,9 +72,10 @@ def command_line(endpoint: Endpoint) -> CommandLine:
     argv += _capacity(settings)
     argv += _observability(endpoint, notes)
     argv += declared
+    pinned = locks_weights(argv)
     if endpoint.engine.image:
-        return contained(endpoint, Needs(pinned="--mlock" in argv), argv, notes)
-    return CommandLine((endpoint.engine.binary, *argv), dict(endpoint.engine.env), tuple(notes))
+        return contained(endpoint, Needs(pinned=pinned), argv, notes)
+    return CommandLine((endpoint.engine.binary, *argv), dict(endpoint.engine.env), tuple(notes), pinned=pinned)
 
 
 def _capacity(settings: Settings) -> list[str]:

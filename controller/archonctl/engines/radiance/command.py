@@ -47,7 +47,7 @@ def command_line(endpoint: Endpoint) -> CommandLine:
         return contained(endpoint, replace(NEEDS, mounts=_tier_mounts(settings)), flags, notes)
     if endpoint.engine.binary:
         absolute(endpoint.engine.binary, "engine.binary")
-        return CommandLine((endpoint.engine.binary, *flags), {**DEVICE_ENV, **endpoint.engine.env}, notes)
+        return CommandLine((endpoint.engine.binary, *flags), {**DEVICE_ENV, **endpoint.engine.env}, notes, pinned=True)
     raise DeclarationError(
         "engine-command-missing", "neither an image nor a binary is declared", hint="set [engine] image (by digest)"
     )

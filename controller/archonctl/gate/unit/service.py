@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from archonctl.engines.llamacpp.loading import locks_weights
 from archonctl.findings import Finding, Severity
 from archonctl.foreign.containers import Container
 from archonctl.gate.unit.timespan import in_words, seconds
@@ -100,12 +101,12 @@ def _stop(use: UnitUse) -> Iterator[Finding]:
 
 def _memlock(use: UnitUse) -> Iterator[Finding]:
     """Pinned pools need the limit of the unit, and of the container in it."""
-    words = {word.text for word in use.launch.arguments}
+    words = [word.text for word in use.launch.arguments]
     pinned = use.launch.kind == "radiance"
-    locked = use.launch.kind == "llamacpp" and "--mlock" in words
+    locked = use.launch.kind == "llamacpp" and locks_weights(words)
     if not (pinned or locked):
         return
-    what = "radiance pins its host pool" if pinned else "--mlock pins the weights"
+    what = "radiance pins its host pool" if pinned else "it locks the weights"
     if use.container is not None:
         return  # the container has a limit of its own
     item = use.unit.last("Service", "LimitMEMLOCK")

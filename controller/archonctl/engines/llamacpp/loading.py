@@ -1,0 +1,29 @@
+"""How a llama-server command line loads the weights: locked in RAM, read into it, or mapped.
+
+Sources: llama.cpp b10878 and before: ``--mlock``, ``--no-mmap``; from b10105 ``--load-mode`` (common/arg.cpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+_MODE_NAMES = ("-lm", "--load-mode")
+_LOCKED = frozenset({"mlock", "mmap+mlock"})
+_READ = frozenset({"none", "mlock", "dio"})
+
+
+def locks_weights(words: Sequence[str]) -> bool:
+    """True if the weights are locked: the memlock limit of the process has to allow that."""
+    return "--mlock" in words or _mode(words) in _LOCKED
+
+
+def holds_weights(words: Sequence[str]) -> bool:
+    """True if the weights are the process's own memory, which the kernel cannot drop like a mapped file."""
+    return "--no-mmap" in words or locks_weights(words) or _mode(words) in _READ
+
+
+def _mode(words: Sequence[str]) -> str:
+    """The last one wins, as in its parser."""
+    given = [value for name, value in pairwise(words) if name.replace("_", "-") in _MODE_NAMES]
+    return given[-1] if given else ""
