@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from archonctl.deployment.schema import Endpoint, KnobValue
 from archonctl.engines.knob_values import spelled
 from archonctl.engines.knobs import Edition, Knob, edition, load_table, render
+from archonctl.engines.knobs.verdict import Judge
 from archonctl.errors import DeclarationError, UsageError
 
 
@@ -48,7 +49,7 @@ def passed_on(
         notes.append(f"engine.version {said}; flags are those of {kind} {known.version}")
     chosen: dict[str, Words] = {}
     for key, value in endpoint.engine.knobs.items():
-        knob, positive = _find(kind, known, key, aliases)
+        knob, positive = _find(known, key, aliases)
         if look is not None:
             look(key, knob, positive)
         if knob.flag in chosen:
@@ -76,18 +77,14 @@ def _rendered(key: str, knob: Knob, positive: bool, value: KnobValue) -> tuple[s
     return render(key, knob, positive, value)
 
 
-def _find(kind: str, known: Edition, key: str, aliases: Mapping[str, str]) -> tuple[Knob, bool]:
+def _find(known: Edition, key: str, aliases: Mapping[str, str]) -> tuple[Knob, bool]:
     where = f"engine.knobs.{key}"
     found = known.find(key) or known.find(aliases.get(spelled(key), key)) or _inner(known, key)
     if found is None:
-        retired = known.table.retirement(key)
-        if retired or any(known.table.forms(key)):
-            hint = f"use {retired.replaced_by}" if retired and retired.replaced_by else "take it out"
-            message = f"{kind} {known.version} has no --{spelled(key)}; other versions have"
-            raise DeclarationError("knob-retired", message, where=where, hint=hint)
-        near = known.suggest(key)
-        message = f"{kind} {known.version} has no flag --{spelled(key)[:80]} ({len(known.knobs)} are known)"
-        raise DeclarationError("knob-unknown", message, where=where, hint=f"did you mean {near}?" if near else "")
+        judge = Judge(known, (f"--{spelled(key)[:80]}",), {})
+        judge.unknown_option(0, judge.argv[0])
+        absent = judge.findings[0]
+        raise DeclarationError(absent.code, absent.message, where=where, hint=absent.fix)
     if managed := known.find_managed(found[0]):
         raise DeclarationError(
             managed.code, f"{found[0].option} is no knob: {managed.reason}", where=where, hint=managed.instead

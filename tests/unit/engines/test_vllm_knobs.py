@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from archonctl.deployment.schema import Contract, Endpoint, Engine, KnobValue, ModelRef
 from archonctl.engines.knobs import Edition, check_argv, check_env, edition, load_table
 from archonctl.engines.knobs.harvest import compare, read_help
 from archonctl.engines.knobs.snapshot import Snapshot
+from archonctl.engines.vllm.adapter import ADAPTER
+from archonctl.errors import DeclarationError
+from archonctl.host.profile import Host
 
 VLLM = "vllm-project/vllm"
 
@@ -603,3 +607,49 @@ def test_every_flag_that_went_away_says_what_became_of_it() -> None:
     gone = [knob for knob in last.values() if knob.removed]
     assert len(gone) > 60
     assert [knob.flag for knob in gone if known.retirement(knob.option) is None] == []
+
+
+def declared(version: str, knobs: dict[str, KnobValue], env: dict[str, str] | None = None) -> Endpoint:
+    return Endpoint(
+        engine=Engine(kind="vllm", version=version, binary="/v/vllm", knobs=knobs, env=env or {}),
+        model=ModelRef(path="/models/m"),
+        contract=Contract(seqs=4, len=8192),
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "knobs", "env", "code", "where"),
+    [
+        ("0.32.0", {"swap-space": 4}, {}, "knob-retired", "engine.knobs.swap-space"),
+        ("0.10.0", {"enable_reasoning": True}, {}, "knob-retired", "engine.knobs.enable_reasoning"),
+        ("0.9.2", {"kv-cache-memory-bytes": 1 << 30}, {}, "knob-unknown", "engine.knobs.kv-cache-memory-bytes"),
+        ("0.10.2", {"block-size": 256}, {}, "knob-bad-value", "engine.knobs.block-size"),
+        ("0.32.0", {"speculative-config": "{method: ngram}"}, {}, "knob-bad-value", "engine.knobs.speculative-config"),
+        ("0.32.0", {"no-such": 1}, {}, "knob-unknown", "engine.knobs.no-such"),
+        ("0.11.1", {}, {"VLLM_USE_V1": "0"}, "knob-retired", "engine.env.VLLM_USE_V1"),
+        ("0.11.1+cu128", {"task": "embed", "enforce-eager": True}, {}, "", ""),
+        ("0.14.0-cu128", {"task": "embed"}, {}, "knob-retired", "engine.knobs.task"),
+        ("0.8.4", {"enable-chunked-prefill": False}, {}, "", ""),
+        ("0.32.0", {"cudagraph-capture-sizes": "1 2 4", "compilation-config.mode": 3}, {}, "", ""),
+    ],
+)
+def test_what_a_declared_version_does_not_take_is_refused_at_plan_and_render(
+    version: str, knobs: dict[str, KnobValue], env: dict[str, str], code: str, where: str
+) -> None:
+    said = []
+    for judge in (lambda one: ADAPTER.forecast(one, Host(), None), ADAPTER.command):
+        try:
+            judge(declared(version, knobs, env))
+            said.append(("", ""))
+        except DeclarationError as refused:
+            said.append((refused.code, refused.where))
+    assert said == [(code, where)] * 2
+
+
+def test_knobs_are_rendered_as_their_version_takes_them() -> None:
+    old = ADAPTER.command(declared("0.8.4", {"enable-chunked-prefill": False})).argv
+    new = ADAPTER.command(declared("0.32.0", {"enable-chunked-prefill": False, "cudagraph-capture-sizes": "1 2"})).argv
+    assert old[-2:] == ("--enable-chunked-prefill", "false")
+    assert new[new.index("--no-enable-chunked-prefill") :] == (
+        "--no-enable-chunked-prefill", "--cudagraph-capture-sizes", "1", "2",
+    )  # fmt: skip
