@@ -59,6 +59,10 @@ class Engine:
     """Accept a prompt over so many tokens and never answer it."""
     stall_others: bool = False
     """Only the sequence that came first advances; the others wait, prefilled, until it has ended."""
+    hold_back: float = 0.0
+    """Sequences but the first keep back this share of their events, until all is generated and a moment more."""
+    others: int = 0
+    """Requests of others that run while a prompt over ``lie_above`` does, by /slots."""
     lie_above: int = 0
     api_key: str = ""
     override: dict[str, Callable[[Handler], None]] = field(default_factory=dict)
@@ -168,7 +172,9 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def at_slots(self, _body: Any) -> None:
-        self.json(200, [{"id": i, "is_processing": i < self.server_.running} for i in range(self.server_.engine.slots)])
+        outer, engine = self.server_, self.server_.engine
+        busy = outer.running + (engine.others if outer.held > engine.lie_above else 0)
+        self.json(200, [{"id": i, "is_processing": i < busy} for i in range(engine.slots)])
 
     def at_tokenize(self, body: Any) -> None:
         self.json(200, {"tokens": list(range(self._count(body["content"])))})
@@ -252,9 +258,17 @@ class Handler(BaseHTTPRequestHandler):
             self._sleep_steps(answer)
             self.json(200, self._whole(answer, stop, usage, chat=chat))
             return
+        follows = tokens > engine.lie_above and self.server_.leader is not me
+        kept = int(answer * engine.hold_back) if follows else 0
         self.start(200, "text/event-stream")
-        for payload in self._events(body, tokens, answer, stop, usage, chat=chat, me=me):
-            self.chunk(b"data: " + payload + b"\n\n")
+        pile: list[bytes] = []
+        for number, payload in enumerate(self._events(body, tokens, answer, stop, usage, chat=chat, me=me)):
+            pile.append(b"data: " + payload + b"\n\n")
+            if number >= kept:
+                if len(pile) > 1:
+                    self.server_.sleep(0.3)
+                self.chunk(b"".join(pile))
+                pile = []
         self.chunk(b"data: [DONE]\n\n")
         self.end()
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from archonctl.probe.calibration import calibration_tokens
+from archonctl.probe.capacity_judge import truncated
 from archonctl.probe.engine import count_tokens
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.pace import Pace
@@ -177,13 +178,3 @@ def _overhead(session: Session, prompt: Prompt, seen: Seen) -> int:
             f"prompt leaves no room in {session.contract.len:,}",
         )
     return overhead
-
-
-def truncated(sent: int, counted: int) -> Fault:
-    """The fault for a prompt that arrived shorter than it was."""
-    return Fault(
-        "prompt-truncated",
-        f"a prompt of {sent:,} tokens was sent, the engine worked on {counted:,}: {sent - counted:,} are missing",
-        expected=f"{sent:,} prompt tokens",
-        actual=f"{counted:,} prompt tokens",
-    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import as_int, parse_json, pick
-from archonctl.probe.report import BUSY_SAMPLES, PREEMPTION_SAMPLES, busy_requests, samples
+from archonctl.probe.report import PREEMPTION_SAMPLES, Load, load_of_json, load_of_metrics, samples
 from archonctl.probe.session import Session
 
 _GONE = {"connection-dropped", "connect-refused", "connect-failed", "connect-timeout", "request-timeout"}
@@ -46,27 +47,31 @@ async def count_tokens(session: Session, text: str) -> int:
     return counted or listed or 0
 
 
-async def busy(session: Session) -> int | None:
-    """How many requests run or wait now; None where the engine does not say."""
-    text = await _read(session, session.api.busy)
+async def load(session: Session) -> Load | None:
+    """Requests that run or wait now; None where the engine does not say."""
+    text = await read_text(session, session.api.busy)
     if text is None:
         return None
-    if text.lstrip().startswith(("[", "{")):
-        try:
-            return busy_requests(parse_json(text.encode()))
-        except Fault:
-            return None
-    count = samples(text, BUSY_SAMPLES)
-    return None if count is None else round(count)
+    if not text.lstrip().startswith(("[", "{")):
+        return load_of_metrics(text)
+    try:
+        found = load_of_json(parse_json(text.encode()))
+    except Fault:
+        return None
+    if found is None or found.waiting is not None or session.no_queue_metric:
+        return found
+    told = load_of_metrics(await read_text(session, session.api.metrics) or "")
+    session.no_queue_metric = told is None
+    return replace(found, waiting=told.waiting if told else None)
 
 
 async def preemptions(session: Session) -> float | None:
     """Preemptions or retractions so far; None where the engine does not count them."""
-    text = await _read(session, session.api.metrics)
+    text = await read_text(session, session.api.metrics)
     return None if text is None else samples(text, PREEMPTION_SAMPLES)
 
 
-async def _read(session: Session, path: str) -> str | None:
+async def read_text(session: Session, path: str) -> str | None:
     """A side path as text; None where it is not served (llama.cpp answers 501 without ``--metrics``)."""
     if not path:
         return None
@@ -80,18 +85,28 @@ async def _read(session: Session, path: str) -> str | None:
 
 
 async def wait_idle(session: Session) -> None:
-    """Wait until no request runs. Raises Fault ``engine-busy``: others' requests would pass for a lack of room."""
+    """Wait until no request runs. Raises Fault ``engine-busy``: others' requests would pass for a lack of room.
+
+    With ``--when-idle`` the wait is long, and the engine must be seen idle for a while and not for one look.
+    """
     clock = asyncio.get_running_loop().time
-    end = clock() + session.limits.idle_s
+    limits, patient = session.limits, session.when_idle
+    end, idle_since = clock() + (limits.patient_s if patient else limits.idle_s), None
     while True:
-        running = await busy(session)
-        if not running:
-            return
+        now = await load(session)
+        if now is None or not now.total:
+            idle_since = clock() if idle_since is None else idle_since
+            if not patient or now is None or clock() - idle_since >= limits.settled_s:
+                return
+        else:
+            idle_since = None
+            session.tell("capacity", 0, session.contract.tokens, f"waiting for {now.total:,} requests of others to end")
         if clock() >= end:
+            running = now.total if now else 0
             raise unseen(
                 "engine-busy",
                 f"{running:,} requests run or wait on the engine: the contract is only probed on an idle one",
                 expected="0 requests",
                 actual=f"{running:,} requests",
             )
-        await asyncio.sleep(min(0.25, session.limits.idle_s))
+        await asyncio.sleep(min(0.25, limits.idle_s))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from archonctl.probe.values import Leg, LegStatus
 
 
@@ -30,6 +32,7 @@ class Fault(Exception):
         self.actual = actual
         self.evidence = evidence
         self.http_status = http_status
+        self.observed: Mapping[str, object] = {}
 
     def leg(self, leg_id: str, *, required: bool = True) -> Leg:
         """The fault as the outcome of one leg."""
@@ -42,6 +45,7 @@ class Fault(Exception):
             actual=self.actual,
             evidence=self.evidence,
             required=required,
+            observed=self.observed,
         )
 
 

@@ -13,6 +13,9 @@ from archonctl.probe.prompts import Prompt
 from archonctl.probe.session import Session
 from archonctl.probe.shape import Shape
 from archonctl.probe.stream import Change, Seen, run_stream
+from archonctl.probe.watch import Watch, busy
+
+OnChange = Callable[[int, Change, Seen], None]
 
 _TELL_EVERY_S = 0.1
 _LOOK_EVERY_S = 0.01
@@ -42,6 +45,10 @@ class Flight:
     seen: dict[int, Seen] = field(default_factory=dict)
     started: set[int] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
+    open: int = 0
+    """Connections of ours that are open now."""
+    watch: Watch | None = None
+    looking: asyncio.Task[None] | None = None
     lag_s: float = 0.0
     """Longest time for which this client was seen not to look: events closer than that may be out of order."""
 
@@ -59,6 +66,16 @@ class Flight:
             (self.requests[i].prompt_tokens if i in self.started else seen.processed) + seen.tokens
             for i, seen in self.seen.items()
         )
+
+    @property
+    def others(self) -> int:
+        """Requests of others that were surely there meanwhile."""
+        return self.watch.others if self.watch else 0
+
+    def left_s(self, elapsed_s: float) -> float | None:
+        """Seconds that are left at the pace so far; None until a twentieth is done."""
+        total, done = sum(request.height for request in self.requests), self.done_tokens
+        return elapsed_s * (total - done) / done if done * 20 >= total and elapsed_s > 1 else None
 
     @property
     def all_started(self) -> bool:
@@ -83,32 +100,51 @@ async def fly(session: Session, shape: Shape, requests: Sequence[Request], deadl
             clock.reschedule(min(wanted, started_at + session.limits.cap_s))
         if loop.time() - told_at >= _TELL_EVERY_S:
             told_at = loop.time()
-            session.tell(leg, flight.done_tokens, total, f"{len(flight.started)} of {len(requests)} past prefill")
+            text = f"{len(flight.started)} of {len(requests)} past prefill"
+            session.tell(leg, flight.done_tokens, total, text, flight.left_s(told_at - started_at))
 
-    async def one(index: int, request: Request) -> None:
-        try:
-            await run_stream(session, shape, request.prompt.text, request.answer, lambda c, s: on_change(index, c, s))
-        except Fault as fault:
-            flight.faults.append(fault)
-            raise
-
+    flight.watch = Watch(session, lambda: flight.open)
     lag = asyncio.create_task(_watch_lag(flight))
     try:
         async with asyncio.timeout(deadlines.first_s) as clock, asyncio.TaskGroup() as group:
-            for index, request in enumerate(requests):
+            for index in range(len(requests)):
                 flight.ticks.append(Tick(loop.time(), index, "sent"))
-                group.create_task(one(index, request))
+                flight.open += 1
+                group.create_task(_one(session, shape, flight, index, on_change))
+            flight.looking = group.create_task(_look(flight))
     except ExceptionGroup:
         if not flight.faults:
             raise
-        raise _with_progress(flight) from None
+        raise _beside_others(flight, _with_progress(flight)) from None
     except TimeoutError:
-        raise _late(flight, deadlines, loop.time() - started_at) from None
+        raise _beside_others(flight, _late(flight, deadlines, loop.time() - started_at)) from None
     finally:
         lag.cancel()
         await asyncio.gather(lag, return_exceptions=True)
     session.tell(leg, total, total, "all answered")
     return flight
+
+
+async def _one(session: Session, shape: Shape, flight: Flight, index: int, on_change: OnChange) -> None:
+    request = flight.requests[index]
+    try:
+        await run_stream(session, shape, request.prompt.text, request.answer, lambda c, s: on_change(index, c, s))
+    except Fault as fault:
+        flight.faults.append(fault)
+        raise
+    finally:
+        flight.open -= 1
+        if not flight.open and flight.looking is not None:
+            flight.looking.cancel()
+
+
+async def _look(flight: Flight) -> None:
+    assert flight.watch is not None
+    try:
+        await flight.watch.run()
+    except Fault as fault:
+        flight.faults.append(fault)
+        raise
 
 
 async def _watch_lag(flight: Flight) -> None:
@@ -117,6 +153,13 @@ async def _watch_lag(flight: Flight) -> None:
         before = flight.clock()
         await asyncio.sleep(_LOOK_EVERY_S)
         flight.lag_s = max(flight.lag_s, flight.clock() - before - _LOOK_EVERY_S)
+
+
+def _beside_others(flight: Flight, fault: Fault) -> Fault:
+    """What failed while others took room and time says nothing of the engine alone."""
+    if fault.code == "engine-busy" or fault.status != "fail" or not flight.others:
+        return fault
+    return busy(flight.others, f"what was seen then proves nothing ({fault.message})")
 
 
 def _with_progress(flight: Flight) -> Fault:

@@ -9,13 +9,16 @@ only said if the late sequence came late by as much as its own prefill takes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 TickKind = Literal["sent", "token", "finish"]
 
 READ_GAP_S = 0.0005
 """Two ticks further apart than this were not in one read of the socket."""
+WORKED_SHARE = 0.75
+"""Reads a token of a late answer, as a share of the first one's, at least. An engine that had let it in during the
+first half of the first answer and held its text back would show at most half of it bit by bit."""
 STALL_S = 2.0
 STALL_TICKS = 16
 
@@ -37,7 +40,8 @@ class Hold:
     ``at_once``: most sequences past prefill and unfinished at one moment. ``together``: all of them advanced while all
     were past prefill. ``peak_tokens``: most tokens of prompts and answers held at one moment, at least.
     ``late_s``: how long after the first end the last first token came; negative if before. ``stalled``: sequences
-    that had stopped advancing when the first one ended.
+    that had stopped advancing when the first one ended. ``worked_late``: each late or stalled sequence was seen to
+    generate its answer after the first end, bit by bit: what an engine merely holds back comes in one piece.
     """
 
     at_once: int
@@ -45,10 +49,16 @@ class Hold:
     peak_tokens: int
     late_s: float | None
     stalled: tuple[int, ...] = ()
+    worked_late: bool = False
 
 
-def judge_hold(ticks: Sequence[Tick], prompts: Mapping[int, int]) -> Hold:
-    """Judge ``ticks`` (in the order seen) of the streams in ``prompts`` (prompt tokens by stream)."""
+def judge_hold(ticks: Sequence[Tick], prompts: Mapping[int, int], answers: Mapping[int, int] | None = None) -> Hold:
+    """Judge ``ticks`` (in the order seen) of the streams in ``prompts`` (prompt tokens by stream).
+
+    ``answers``: tokens of each whole answer as the engine counted them at its end. An event may carry several
+    (speculative decoding): what a stream had at one moment is then taken in proportion.
+    """
+    ticks = _scaled(ticks, answers or {})
     live: dict[int, int] = {}
     started: set[int] = set()
     at_once = peak = held = 0
@@ -70,13 +80,48 @@ def judge_hold(ticks: Sequence[Tick], prompts: Mapping[int, int]) -> Hold:
     ends = _first(ticks, ("finish",))
     all_in = max(firsts.values()) if len(firsts) == len(prompts) else None
     first_end = min(ends.values(), default=None)
+    stalled = _stalled(ticks, prompts)
     return Hold(
         at_once=at_once,
         together=at_once == len(prompts) and _advanced(ticks, prompts),
         peak_tokens=peak,
         late_s=all_in - first_end if all_in is not None and first_end is not None else None,
-        stalled=_stalled(ticks, prompts),
+        stalled=stalled,
+        worked_late=_worked_late(ticks, prompts, stalled),
     )
+
+
+def _scaled(ticks: Sequence[Tick], answers: Mapping[int, int]) -> Sequence[Tick]:
+    last = {tick.stream: tick.tokens for tick in ticks}
+    scale = {s: answers[s] / n for s, n in last.items() if n and answers.get(s, 0) > n}
+    if not scale:
+        return ticks
+    return [replace(t, tokens=int(t.tokens * scale[t.stream])) if t.stream in scale else t for t in ticks]
+
+
+def _worked_late(ticks: Sequence[Tick], prompts: Mapping[int, int], stalled: tuple[int, ...]) -> bool:
+    """True if every late or stalled stream advanced after the first end, in as many reads a token as the first one."""
+    end = next((i for i, tick in enumerate(ticks) if tick.kind == "finish"), None)
+    if end is None:
+        return False
+    first, began = ticks[end].stream, {tick.stream for tick in ticks[:end] if tick.kind == "token"}
+    pattern = _reads(ticks[: end + 1], first) / max(1, ticks[end].tokens)
+    late = [stream for stream in prompts if stream != first and (stream not in began or stream in stalled)]
+    for stream in late:
+        before = max((t.tokens for t in ticks[:end] if t.stream == stream), default=0)
+        whole = max((t.tokens for t in ticks if t.stream == stream), default=0)
+        if whole <= before or _reads(ticks[end:], stream) < WORKED_SHARE * pattern * (whole - before):
+            return False
+    return bool(late)
+
+
+def _reads(ticks: Iterable[Tick], stream: int) -> int:
+    """In how many separate reads a stream was seen to advance."""
+    reads, last = 0, -1.0
+    for tick in ticks:
+        if tick.stream == stream and tick.kind == "token" and (not reads or tick.at - last > READ_GAP_S):
+            reads, last = reads + 1, tick.at
+    return reads
 
 
 def _first_tick(tick: Tick) -> bool:

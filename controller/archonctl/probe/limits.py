@@ -25,6 +25,10 @@ class Limits:
     hang_s: float = 5.0
     idle_s: float = 30.0
     """How long to wait for the engine to become idle before full-height requests are sent."""
+    patient_s: float = 3600.0
+    """The same with ``--when-idle``."""
+    settled_s: float = 3.0
+    """With ``--when-idle``: how long it must stay idle before it counts as idle."""
     body_bytes: int = 4 * 1024 * 1024
     stream_bytes: int = 256 * 1024 * 1024
     contract_tokens: int = 100_000_000

@@ -30,12 +30,13 @@ from archonctl.probe.report import (
     read_sglang_info,
 )
 from archonctl.probe.session import OnProgress, Session
-from archonctl.probe.values import Depth, Leg, Progress, Verdict
+from archonctl.probe.values import Depth, Extras, Leg, Progress, Verdict
 from archonctl.probe.verdict import judge
 
 OnLeg = Callable[[Leg], None]
 Check = Callable[[Session], Awaitable[Leg]]
 
+NO_EXTRAS = Extras()
 _SILENT = {"never-admitted", "deadline-reached", "connection-dropped", "connect-refused", "request-timeout"}
 """After these, one more request would only wait for nothing."""
 
@@ -54,6 +55,7 @@ def probe_endpoint(
     on_progress: OnProgress = quiet,
     on_leg: OnLeg = quiet,
     stop_at_failure: bool = False,
+    extras: Extras = NO_EXTRAS,
     limits: Limits | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Verdict:
@@ -71,7 +73,7 @@ def probe_endpoint(
 
     async def run() -> Verdict:
         async with Http(base, key, bounds, transport) as http:
-            session = Session(http, endpoint, api, ledger, bounds, on_progress, deadline)
+            session = Session(http, endpoint, api, ledger, bounds, on_progress, deadline, extras.when_idle)
             return await _Run(session, on_leg, legs, stop_at_failure).verdict()
 
     return asyncio.run(run())

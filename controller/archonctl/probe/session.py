@@ -32,6 +32,10 @@ class Session:
     on_progress: OnProgress
     deadline_s: float | None = None
     """The caller's own bound on each capacity leg; None: derived."""
+    when_idle: bool = False
+    """Give up the moment that others' requests are seen."""
+    no_queue_metric: bool = False
+    """True once the engine was found not to tell how many requests wait."""
     health: Answer | Fault | None = None
     model_answer: Answer | Fault | None = None
     model_list: object = None
@@ -49,6 +53,6 @@ class Session:
         """The promise that is probed."""
         return self.endpoint.contract
 
-    def tell(self, leg: str, done: int, total: int, text: str = "") -> None:
+    def tell(self, leg: str, done: int, total: int, text: str = "", left_s: float | None = None) -> None:
         """Report progress."""
-        self.on_progress(Progress(leg, done, total, text))
+        self.on_progress(Progress(leg, done, total, text, left_s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,6 +10,28 @@ LegStatus = Literal["pass", "fail", "skip", "no evidence"]
 VerdictWord = Literal["holds", "broken", "no evidence"]
 Depth = Literal["ledger", "admission", "full"]
 """How deep to look: the boot log only; full-height requests admitted; held at once until all are answered."""
+
+
+ProofKind = Literal["log", "http", "metrics", "process", "certificate"]
+Figure = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a claim rests on: a log line, an answer, a counter, a process. ``text`` is an excerpt without secrets.
+
+    ``where`` is the log's file or unit, or "GET /path". Of a log line: its number, and its byte offset in the file or
+    its cursor in the journal, where they were looked up. Of an answer: its HTTP status. ``times``: how often alike.
+    """
+
+    kind: ProofKind
+    where: str
+    text: str
+    line: int | None = None
+    offset_bytes: int | None = None
+    cursor: str = ""
+    status: int | None = None
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +48,11 @@ class Leg:
     evidence: str = ""
     required: bool = True
     """False for a leg without which the contract can still be said to hold. Its failure counts all the same."""
+    numbers: Mapping[str, Figure] = field(default_factory=dict)
+    """Figures that this leg measured; units in the names."""
+    proof: tuple[Proof, ...] = ()
+    observed: Mapping[str, object] = field(default_factory=dict)
+    """What was seen, as plain JSON values, where the status follows from it alone: it can be judged again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +73,26 @@ class Progress:
     done_tokens: int
     total_tokens: int
     text: str = ""
+    left_s: float | None = None
+    """Seconds that are left by the pace so far; None where it cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a probe will ask of the engine, at most and without retries: told before it runs."""
+    """What a probe, or one leg of it, will ask of the engine at most and without retries: told before it runs."""
 
     tokens: int
     requests: int
+    leg: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Legs that run only if asked for, and how to go about live traffic.
+
+    ``when_idle``: wait until nobody else uses the engine, and give up the moment that somebody comes.
+    """
+
+    recall: bool = False
+    interference: bool = False
+    when_idle: bool = False

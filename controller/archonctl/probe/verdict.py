@@ -48,5 +48,10 @@ def verdict_json(verdict: Verdict, endpoint: str) -> dict[str, Any]:
 
 def _leg(leg: Leg) -> dict[str, Any]:
     """Texts that there is nothing to say for are null, never empty."""
-    said = {name: None if value == "" else value for name, value in asdict(leg).items()}
-    return {**said, "seconds": round(leg.seconds, 3)}
+    said = _null({**asdict(leg), "proof": [], "observed": None})
+    proof = [_null(asdict(each)) for each in leg.proof]
+    return {**said, "seconds": round(leg.seconds, 3), "proof": proof, "observed": dict(leg.observed) or None}
+
+
+def _null(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if each == "" else each for name, each in value.items()}

@@ -167,11 +167,8 @@ def test_fewer_slots_than_sequences_are_seen_by_requests_alone(
     with running(argv, port, log):
         verdict = probe_endpoint(declared(model, port, 3, 2048), mute, None, limits=PATIENT)
     found = leg(verdict, "capacity")
-    # On a busy machine the probe cannot tell a late sequence from its own lag, and says so; it never says that it held.
-    assert (verdict.word, found.code) in [
-        ("broken", "not-held-at-once"),
-        ("no evidence", "hold-unproven"),
-    ], told(verdict)
+    # The server's own list of slots decides: this client may have looked away for a moment.
+    assert (verdict.word, found.code) == ("broken", "not-held-at-once"), told(verdict)
     assert found.actual == "2 at once"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from archonctl.probe.values import Verdict
+from archonctl.probe.values import Extras, Verdict
 from support import lying_server as lies
 from support.lying_server import MODEL, Engine, Handler, lying_server
 from support.probing import API, SHORT, boot_ledger, leg, probe, told
@@ -55,6 +55,7 @@ def chat_says(**message: Any) -> Callable[[Handler], None]:
 
 CHAT = "/v1/chat/completions"
 NO_REPORT = {"/props": lies.answers(404, b"{}")}
+NO_SLOTS = lies.answers(501, b"{}")
 COMPRESSED = lies.answers(200, b"x", Content_Encoding="gzip")
 HTML = lies.answers(200, b"<html>", "text/html")
 LOADING = lies.answers_json({"error": {"message": "Loading model"}}, 503)
@@ -199,6 +200,11 @@ BROKEN: dict[str, tuple[Engine, str, str]] = {
         "capacity",
         "not-held-at-once",
     ),
+    "chat that serialises, uncounted, but tells its load": (
+        Engine(slots=1, prefill_s=0.002, no_completions=True, override=NO_REPORT),
+        "capacity",
+        "not-held-at-once",
+    ),
     "answers from another listed model": (
         Engine(
             override={
@@ -286,10 +292,20 @@ UNSEEN: dict[str, tuple[Engine, str, str]] = {
     "tokenizer always says 5": (on("/tokenize", lies.answers_json({"count": 5})), "capacity", "prompt-not-sizable"),
     "prompt tokens not reported": (Engine(usage=False), "capacity", "prompt-tokens-unreported"),
     "no streaming": (Engine(ignore_stream=True), "capacity", "stream-not-supported"),
+    "a sound engine that shows its text late": (
+        Engine(hold_back=1.0, lie_above=150),
+        "capacity",
+        "hold-unproven",
+    ),
+    "a sound engine that shows its text late and tells no load": (
+        Engine(hold_back=1.0, lie_above=150, override={"/slots": NO_SLOTS}),
+        "capacity",
+        "hold-unproven",
+    ),
     "answers end early": (Engine(eos_after=3), "capacity", "hold-unproven"),
     "answers in one write": (Engine(burst=True), "capacity", "hold-unproven"),
-    "chat that serialises, uncounted": (
-        Engine(slots=1, prefill_s=0.002, no_completions=True, override=NO_REPORT),
+    "chat that serialises, uncounted, and says nothing of its load": (
+        Engine(slots=1, prefill_s=0.002, no_completions=True, override=NO_REPORT | {"/slots": NO_SLOTS}),
         "capacity",
         "hold-unproven",
     ),
@@ -324,12 +340,38 @@ def test_what_was_not_seen_is_called_no_evidence(name: str) -> None:
 def test_fewer_slots_than_sequences_is_seen_although_everything_is_answered() -> None:
     verdict = timed(Engine(slots=2, prefill_s=0.002, override=NO_REPORT), seqs=3)
     found = leg(verdict, "capacity")
-    # On a busy machine the probe cannot tell a late sequence from its own lag, and says so; it never says that it held.
-    assert (verdict.word, found.code) in [
-        ("broken", "not-held-at-once"),
-        ("no evidence", "hold-unproven"),
-    ], told(verdict)
+    # The engine's own count decides: this client may have looked away for a moment.
+    assert (verdict.word, found.code) == ("broken", "not-held-at-once"), told(verdict)
     assert (found.expected, found.actual) == ("3 at once", "2 at once")
+
+
+def test_a_pool_too_small_while_others_take_room_says_nothing_of_the_engine() -> None:
+    verdict = timed(Engine(pool=300, others=1, lie_above=150))
+    found = leg(verdict, "capacity")
+    assert (verdict.word, found.status, found.code) == ("no evidence", "no evidence", "engine-busy"), told(verdict)
+    assert "requests of others" in found.message
+
+
+def test_what_is_held_beside_others_is_held() -> None:
+    verdict = timed(Engine(others=1, lie_above=150))
+    assert verdict.word == "holds", told(verdict)
+
+
+def test_a_probe_that_waits_for_an_idle_engine_gives_way_when_others_come() -> None:
+    with lying_server(Engine(others=1, lie_above=150, step_s=0.01)) as server:
+        verdict = probe(server, extras=Extras(when_idle=True))
+        assert server.running == 0 or lies_wait(server)
+    found = leg(verdict, "capacity")
+    assert (verdict.word, found.code) == ("no evidence", "engine-busy"), told(verdict)
+    assert "gave way" in found.message
+
+
+def lies_wait(server: Any) -> bool:
+    """True once the server runs nothing any more: the connections were closed."""
+    end = time.monotonic() + 10
+    while server.running and time.monotonic() < end:
+        time.sleep(0.02)
+    return not server.running
 
 
 def test_no_boot_log_is_no_evidence_even_if_every_request_was_held() -> None:

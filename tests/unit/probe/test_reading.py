@@ -20,7 +20,7 @@ from archonctl.probe.answers import (
 from archonctl.probe.faults import Fault
 from archonctl.probe.jsonread import as_int, parse_json, pick
 from archonctl.probe.redact import Redactor
-from archonctl.probe.report import busy_requests, read_cache_config, read_props, read_server_info, samples
+from archonctl.probe.report import load_of_json, read_cache_config, read_props, read_server_info, samples
 from archonctl.probe.sse import SseParser
 from archonctl.probe.stream import Seen
 
@@ -44,7 +44,7 @@ def test_no_json_upsets_a_reader(value: object) -> None:
         judge_generation(generation, 32)
     model_ids(value)
     listed_window(value, "m")
-    busy_requests(value)
+    load_of_json(value)
     read_props(value, "/props")
     read_server_info(value, "/server_info")
     seen = Seen()
