@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from archonctl.cli.output import Output
+from archonctl.cli.output import Output, say
 from archonctl.errors import HostRefusal, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def confirmation(out: Output, *, yes: bool) -> Callable[[Preview], None]:
             return
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError("not-confirmed", f"{seen.loss} would be stopped", hint="say --yes, or look with --check")
-        print(preview_text(seen, out, diff=False), file=sys.stderr)
+        say(preview_text(seen, out, diff=False))
         print(f"Stop {seen.unit} and start release {seen.new}? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise UsageError("not-confirmed", "nothing was changed", hint="")

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from archonctl.cli.harmless import harmless
 from archonctl.errors import ArchonError, HostRefusal
 
 _SGR = {
@@ -52,7 +53,7 @@ def say(text: str) -> None:
     """One line on stderr."""
     # Where stderr itself cannot be written there is nowhere left to say so, and the answer is what counts.
     with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(harmless(text), file=sys.stderr, flush=True)
 
 
 def wants_colour(stream: TextIO, choice: str) -> bool:
@@ -98,7 +99,7 @@ class Output:
     def answer(self, text: str) -> None:
         """The answer, for people; raises AnswerLostError."""
         with written():
-            print(text)
+            print(harmless(text))
 
     def value(self, value: dict[str, Any]) -> None:
         """The answer, for tools; raises AnswerLostError."""

@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from archonctl.cli.harmless import harmless
 from archonctl.cli.output import Output, written
 from archonctl.probe.values import Progress
 from archonctl.service.events import Event, Phase, Say
@@ -56,7 +57,7 @@ class Talker:
         if self._bar is None:
             self._out.talk(text)
         else:
-            self._bar.console.print(text, markup=False, soft_wrap=True)
+            self._bar.console.print(harmless(text), markup=False, soft_wrap=True)
 
     def answer(self, text: str) -> None:
         """The answer, in the middle of talk: on stdout, with no live line across it."""
@@ -96,7 +97,7 @@ class Talker:
                 self._last, self._share = now, share or 0.0
                 self._out.talk(f"          {text}")
             return
-        total = None if share is None else 1.0
+        text, total = harmless(text), None if share is None else 1.0
         if self._task is None:
             self._task = self._bar.add_task(text, total=total)
         self._bar.update(self._task, description=text, total=total, completed=share or 0.0)

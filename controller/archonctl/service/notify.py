@@ -19,8 +19,9 @@ class Notifier:
         self._address = environ.get("NOTIFY_SOCKET", "")
 
     def status(self, text: str, *, more_s: float = 0.0) -> None:
-        """One line of status. ``more_s``: the start may take so many seconds from now on."""
-        line = " ".join(text.split())[:STATUS_CHARS]
+        """One line of status, printable. ``more_s``: the start may take so many seconds from now on."""
+        shown = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+        line = shown[:STATUS_CHARS]
         self._send(f"STATUS={line}" + (f"\nEXTEND_TIMEOUT_USEC={int(more_s * 1e6)}" if more_s else ""))
 
     def _send(self, text: str) -> None:
