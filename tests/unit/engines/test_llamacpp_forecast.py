@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from archonctl.deployment.schema import Contract, Endpoint, Engine, KnobValue, ModelRef
 from archonctl.engines import adapter
 from archonctl.engines.base import Forecast
-from archonctl.engines.llamacpp.assess import assess, changed
+from archonctl.engines.change import changed
+from archonctl.engines.llamacpp.assess import assess
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import fit

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from radiance_cases import boot, declared, forecast, host, verdict
 
-from archonctl.engines.radiance.levers import changed
+from archonctl.engines.change import changed
 
 SHORT = {"host-pool-mib": 44_928}
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from archonctl.deployment.schema import Boot, Contract, Endpoint, Engine, KnobValue, ModelRef
 from archonctl.engines import adapter
 from archonctl.engines.base import Forecast
-from archonctl.engines.vllm.assess import changed
+from archonctl.engines.change import changed
 from archonctl.errors import DeclarationError
 from archonctl.host.profile import Card, Host
 from archonctl.model.geometry import AttentionKind, Geometry, Layer, ModelFacts, TensorBytes

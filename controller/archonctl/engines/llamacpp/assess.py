@@ -5,7 +5,6 @@ The forecast presents it; the levers run it again on changed declarations, so th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from archonctl.deployment.schema import Endpoint
@@ -26,9 +25,6 @@ from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand, Fit, fit
 from archonctl.memory.interval import Interval
 from archonctl.model.geometry import Geometry, ModelFacts
-
-Change = Mapping[str, int | float | str | bool]
-"""Dotted declaration keys and their new values, as in ``Lever.set``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +124,3 @@ def _over_trained(endpoint: Endpoint, settings: KvSettings, trained: int) -> lis
             f'"yarn" and rope-scale = {-(-wanted // (trained or cap))} (linear scaling does not lift the cap)',
         )
     ]
-
-
-def changed(endpoint: Endpoint, change: Change) -> Endpoint:
-    """The same declaration with other values for dotted keys of ``contract`` and ``engine.knobs``."""
-    contract = {key.partition(".")[2]: value for key, value in change.items() if key.startswith("contract.")}
-    knobs = {key.split(".", 2)[2]: value for key, value in change.items() if key.startswith("engine.knobs.")}
-    return endpoint.model_copy(
-        update={
-            "contract": endpoint.contract.model_copy(update=contract),
-            "engine": endpoint.engine.model_copy(update={"knobs": {**endpoint.engine.knobs, **knobs}}),
-        }
-    )

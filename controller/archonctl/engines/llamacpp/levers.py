@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from archonctl.engines.base import Lever
-from archonctl.engines.llamacpp.assess import Assessment, Change, assess, changed
+from archonctl.engines.change import Change, changed
+from archonctl.engines.llamacpp.assess import Assessment, assess
 from archonctl.engines.llamacpp.kv import CONTEXT_STEP, MAX_SEQUENCES, QUANTISED
 from archonctl.engines.llamacpp.settings import contract_context, settings_of
 from archonctl.engines.search import largest

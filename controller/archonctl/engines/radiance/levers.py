@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from archonctl.deployment.schema import Contract, Endpoint, KnobValue
 from archonctl.engines.base import Forecast, Lever
+from archonctl.engines.change import changed
 from archonctl.engines.radiance.knobtable import find, parse_version
 from archonctl.engines.radiance.kv import era_of
 from archonctl.host.profile import Host
@@ -96,14 +97,6 @@ class _Trial:
         """A whole-number knob as declared; 0 if it is not set."""
         value = self.endpoint.engine.knobs.get(self.knob_key(flag).removeprefix("engine.knobs."), 0)
         return int(value) if str(value).isdigit() else 0
-
-
-def changed(endpoint: Endpoint, changes: Mapping[str, KnobValue]) -> Endpoint:
-    """A copy with changes of ``contract.*`` and ``engine.knobs.*``."""
-    contract = {key.removeprefix("contract."): v for key, v in changes.items() if key.startswith("contract.")}
-    knobs = {key.removeprefix("engine.knobs."): v for key, v in changes.items() if key.startswith("engine.knobs.")}
-    engine = endpoint.engine.model_copy(update={"knobs": {**endpoint.engine.knobs, **knobs}})
-    return endpoint.model_copy(update={"contract": endpoint.contract.model_copy(update=contract), "engine": engine})
 
 
 def _resolver(endpoint: Endpoint) -> bool:

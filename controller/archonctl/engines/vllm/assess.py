@@ -5,7 +5,6 @@ The forecast presents it; the levers run it again on changed declarations, so th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from archonctl.deployment.schema import Endpoint
@@ -24,9 +23,6 @@ from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand, Scope, fit
 from archonctl.memory.interval import GIB, Interval, Source
 from archonctl.model.geometry import Geometry, ModelFacts
-
-Change = Mapping[str, int | float | str | bool]
-"""Dotted declaration keys and their new values, as in ``Lever.set``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,17 +222,3 @@ def _demands(settings: Settings, weights: Interval | None, memory: Available, be
         source: Source = memory.size.source if memory.size else "config"
         found.append(Demand("kv_cache", scope, settings.kv_dtype, size * times, f"KV cache, {where}", source))
     return found
-
-
-def changed(endpoint: Endpoint, change: Change) -> Endpoint:
-    """The same declaration with other values for dotted keys of ``contract``, ``engine.knobs`` and ``engine.env``."""
-    contract = {key.partition(".")[2]: value for key, value in change.items() if key.startswith("contract.")}
-    knobs = {key.split(".", 2)[2]: value for key, value in change.items() if key.startswith("engine.knobs.")}
-    env = {key.split(".", 2)[2]: str(value) for key, value in change.items() if key.startswith("engine.env.")}
-    engine = {"knobs": {**endpoint.engine.knobs, **knobs}, "env": {**endpoint.engine.env, **env}}
-    return endpoint.model_copy(
-        update={
-            "contract": endpoint.contract.model_copy(update=contract),
-            "engine": endpoint.engine.model_copy(update=engine),
-        }
-    )

@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Iterator
 
 from archonctl.engines.base import Lever
+from archonctl.engines.change import Change, changed
 from archonctl.engines.search import largest
-from archonctl.engines.vllm.assess import Assessment, Change, assess, changed
+from archonctl.engines.vllm.assess import Assessment, assess
 from archonctl.engines.vllm.memory import OVERHEAD_GIB
 from archonctl.engines.vllm.settings import CPU_SPACE
 from archonctl.host.profile import Host
