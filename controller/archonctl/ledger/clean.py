@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from itertools import product
 
 LINE_LIMIT = 16 * 1024
 """Characters of one line that are looked at; no engine prints a longer ledger line."""
@@ -18,16 +19,30 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]|\[(?:\d{1,3};){0,3}\d{1,3}m")
 
 _PREFIX = re.compile(
     r"""(?:
-      (?<=\d)\ ?[\w.<>-]+\ [\w.@/-]+\[\d+\]:                                                # journald, short-iso
-    | \s+ | \.{3} | [\#>*•-]\ | `(?=[A-Z\[(])                                              # quoted, listed
-    | (?:\d{4}-\d\d-\d\d[T\ ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?:\ \|(?=\ ))?   # ISO 8601
-    | [A-Z][a-z]{2}\ [\ \d]\d\ \d\d:\d\d:\d\d\ (?:\S+\ )?[\w.@/<>-]+(?:\[\d+\])?:            # journald, short
+      (?<=[\dZ\]])\ ?[\w.<>-]+\ [\w.@/-]+\[\d+\]:                                           # journald, short-iso
+    | (?<=\d)\ (?:UTC|GMT|MSK|[A-Z]{1,3}[SD]?T)\ [\w.<>-]+\ [\w.@/-]+\[\d+\]:                # journald, short-full
+    | (?<=[\dZ])\ [\w.-]+\[[\w.-]+\]:                                                       # "app[worker.1]:"
+    | (?<=[\dZ])\ [\w.-]+\ [\w.@/-]+\ (?:\d+|-)\ [\w.-]+\ (?:-|\[[^\[\]]{1,160}\])(?=\ )    # RFC 5424
+    | (?<=[\dZ])\ (?:stdout|stderr)\ [FP](?=\ )                                             # containerd, CRI-O
+    | \s+ | \.{3} | \*\* | [\#>*•-]\ | `(?=[\w\[(][^`]{40})                                       # quoted, listed
+    | <\d{1,3}>(?:1\ )? | MESSAGE= | <(?:stdout|stderr)>:                                   # syslog, journald, MPI
+    | (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ (?=\d{4}-)
+    | (?:\d{4}[-/]\d\d[-/]\d\d[T\ ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?:\ \|(?=\ ))?  # ISO 8601
+    | [A-Z][a-z]{2}\ [\ \d]\d\ \d\d:\d\d:\d\d(?:\.\d{1,9})?(?=\ )                             # journald, syslog, ts
+      (?:\ (?:[\w.<>-]{2,}\ [\w.@/<>-]+(?:\[\d+\])?|[\w.@/<>-]+\[\d+\]):)?
     | \d\d[-/]\d\d\ \d\d:\d\d:\d\d(?:\.\d+)?                                                 # vLLM
     | \d\d?\.\d\d\.\d{3}\.\d{3}\ [A-Z](?=\ )                                                 # llama.cpp since 2026
+    | \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?=\ ) | \d{1,5}:(?=\ )                                 # a time alone; srun -l
+    | [IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d{1,9}\ +\d+(?=\ )                                      # glog, klog
     | (?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b:?
+    | (?<=[A-Z]:)[a-z_][\w.]{0,80}: | (?<=[A-Z]\ )[a-z_]\w{0,60}(?:(?:\.|::)[\w<>]{1,60}){1,6}:(?=\ )   # "INFO a.b:"
+    | \|\ [\w.]{1,80}:[\w.<>]{1,60}:\d+\ -(?=\ )                                             # loguru
+    | (?<=-\ )[a-z_][\w.]{0,80}\ -(?=\ )                                                    # "date - name - INFO - "
     | \((?:[^()]{0,80}\ )?(?:pid|ip)=[^()]{0,80}\)                                           # vLLM workers, Ray
-    | \[[^\[\]]{1,160}\](?::(?=\s))?                                                         # any [tag]
+    | \[[^\[\]]{1,160}\](?::(?=\s)|\ \|(?=\ ))?                                              # any [tag]
+    | \d{1,5}\|[\w.-]{1,64}\ {1,20}\|(?=\ )                                                  # pm2
     | [\w.-]{1,64}(?:\ {1,20})\|(?=\ )                                                       # compose
+    | [a-z\d.]{1,60}-[a-z\d.-]{1,100}\ [a-z][a-z\d-]{0,62}\ (?=(?:DEBUG|INFO|WARNING|ERROR)\ [\d\[])   # stern
     | [\w./-]{1,120}\.(?:py|go|cpp|cu|rs|cc):\d+(?:\]|(?=\ ))                           # "file.py:123]", "file.py:123 "
     | (?:srv|slot|cmn|que|res|spec)\ +[\w()~]{1,40}:(?=\ )                                   # llama-server's columns
     )""",
@@ -38,10 +53,12 @@ _LETTERED = re.compile(r"\d\d?\.\d\d\.\d{3}\.\d{3} ([A-Z]) ")
 _WORD = re.compile(r"\b(TRACE|DEBUG|INFO|NOTICE|WARN|ERROR|CRITICAL|FATAL)")
 _RANK = re.compile(r"(?:\b|_)(TP|DP|PP|EP|CP|DCP|PCP)(\d+)|\b(?:rank|RANK)[= ](\d+)")
 _PID = re.compile(r"pid=(\d+)")
-_LOGFMT = re.compile(r'(?:[\w.]{1,40}=(?:"(?:[^"\\]|\\.){0,400}"|[^\s"]{0,200})\s+){1,12}msg=')
+_LOGFMT = re.compile(r'(?:[\w.]{1,40}=(?:"(?:[^"\\]|\\.){0,400}"|[^\s"]{0,200})\s+){1,12}(?:msg|message)=')
 _GO_SOURCE = re.compile(r"\bsource=\S{1,80}\.go:\d")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?')
-_JSON_KEYS = ("message", "msg", "MESSAGE", "log", "text", "event", "line", "body")
+_JSON_KEYS = ("message", "msg", "MESSAGE", "log", "text", "event", "line", "body", "textPayload")
+_JSON_NESTS = ("fields", "jsonPayload", "record", "log", "body", "message")
+"""Keys under which some collectors keep the record of the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +79,9 @@ def _unwrap_json(line: str, depth: int = 0) -> str:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return line
-    if not isinstance(record, dict):
-        return line
-    for key in _JSON_KEYS:
-        value = record.get(key)
+    nests = [record, *(record.get(key) for key in _JSON_NESTS)] if isinstance(record, dict) else []
+    for nest, key in product([nest for nest in nests if isinstance(nest, dict)], _JSON_KEYS):
+        value = nest.get(key)
         if isinstance(value, list) and value and all(isinstance(b, int) and 0 <= b < 256 for b in value):
             value = bytes(value).decode("utf-8", "replace")  # journald writes non-ASCII messages as byte arrays
         if isinstance(value, str):

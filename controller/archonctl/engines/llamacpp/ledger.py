@@ -39,6 +39,8 @@ class _Cache:
     cells: Find | None = None
     dtype: str = ""
     """Type of keys and values where it is one."""
+    self_size: bool = False
+    """True where the size was told in the words of 2023 to 2025, which name no cells."""
     size: dict[str, Find] = field(default_factory=dict)
     buffers: dict[str, Find] = field(default_factory=dict)
 
@@ -171,7 +173,10 @@ class LlamaBook(Book):
         self._keep(s)
 
     def _on_kv_self(self, s: Sighting) -> None:
-        self._cache(wants_size=True).size.update(s.figures)
+        cache = self._cache(wants_size=True)
+        cache.size.update(s.figures)
+        cache.self_size = True
+        cache.dtype = cache.dtype or s.facts.get("k_type", "")
         self.told.update(s.facts)
         self._keep(s)
 
@@ -276,7 +281,7 @@ def _of_context(context: _Context, unified: str) -> dict[str, Find]:
         if len(context.state_buffers) == 1:
             found["rs_per_device_mib"] = next(iter(context.state_buffers.values()))
     found |= _devices("compute", context.compute)
-    tokens = _tokens(main, context.streams(unified))
+    tokens = _tokens(main, context.streams(unified)) or _tokens_of_old(context, main)
     if tokens:
         found["kv_tokens"] = tokens
     return found
@@ -321,6 +326,17 @@ def _of_drafts(drafts: list[_Context]) -> dict[str, Find]:
         ),
     }
     return {name: find for name, find in found.items() if find is not None}
+
+
+def _tokens_of_old(context: _Context, main: _Cache | None) -> Find | None:
+    """Until 2025 the cache had as many cells as the context has tokens (src/llama.cpp, llama_kv_cache_init).
+
+    Not so for recurrent models, whose states are float32; the line of the cells came with a cache type of its own.
+    """
+    n_ctx = context.head.get("n_ctx")
+    if main is None or main.cells is not None or not main.self_size or not main.allocated or n_ctx is None:
+        return None
+    return n_ctx if main.dtype != "f32" else None
 
 
 def _tokens(main: _Cache | None, streams: int | None) -> Find | None:
