@@ -22,11 +22,15 @@ _STALE = {
 }
 
 
-def check_text(engine: str, version: str, argv: Sequence[str], findings: Sequence[ArgvFinding], out: Output) -> str:
-    """The verdict, then one finding after another in the order of the words."""
+def check_text(
+    engine: str, version: str, argv: Sequence[str], program: int, findings: Sequence[ArgvFinding], out: Output
+) -> str:
+    """The verdict, then one finding after another in the order of the words; ``program`` words were not judged."""
     errors = sum(finding.severity == "error" for finding in findings)
     what = f"{engine} {version or '(any version)'}"
-    head = f"refused: {what} does not take this command line" if errors else f"good: {what} takes all {len(argv)} words"
+    behind = f" behind {' '.join(argv[:program])}" if program else ""
+    words = f"{len(argv) - program} words{behind}"
+    head = f"refused: {what} does not take this command line" if errors else f"good: {what} takes all {words}"
     lines = [out.paint(head, "bold", "red" if errors else "green")]
     for finding in findings:
         word = f"  word {finding.index}: {finding.argument}" if finding.index >= 0 else ""

@@ -16,7 +16,7 @@ from archonctl.foreign.shell import read_script
 from archonctl.foreign.words import Command, Setting, Unread, Word
 
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox")
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _DEPTH = 16
 """Programs that start one another; more of them is no start script."""
 
@@ -56,10 +56,10 @@ def _launches(
         if name in _SHELLS:
             return _in_shell(replace(command, words=words, env=env), container, depth)
         if name == "env":
-            words, more = _past_env(words)
+            words, more = past_env(words)
             env = (*env, *more)
-        elif name in _wrappers():
-            words = _past_wrapper(words, _wrappers()[name])
+        elif name in wrappers():
+            words = past_wrapper(words, wrappers()[name])
         elif words[0].text == "--":
             words = words[1:]
         else:
@@ -112,7 +112,7 @@ def _inherited(env: tuple[Setting, ...], values: Mapping[str, Word]) -> tuple[Se
 def _starts_program(words: Sequence[Word]) -> bool:
     """True if the words of an image's command name a program, rather than the model of its entrypoint."""
     name = PurePosixPath(words[0].text).name if words else ""
-    return bool(name in (*_SHELLS, *_wrappers(), "env", "vllm") or _PYTHON.fullmatch(name))
+    return bool(name in (*_SHELLS, *wrappers(), "env", "vllm") or PYTHON.fullmatch(name))
 
 
 def _in_shell(
@@ -147,7 +147,8 @@ def _in_shell(
     return (), ()
 
 
-def _past_env(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], list[Setting]]:
+def past_env(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], list[Setting]]:
+    """What stands behind ``env NAME=value ...``, and the variables."""
     found: list[Setting] = []
     at = 1
     while at < len(words):
@@ -163,12 +164,14 @@ def _past_env(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], list[Setting]]
 
 
 @cache
-def _wrappers() -> Mapping[str, Mapping[str, Any]]:
+def wrappers() -> Mapping[str, Mapping[str, Any]]:
+    """Programs that start another one, by name (``wrappers.toml``)."""
     rows = tomllib.loads(Path(__file__).with_name("wrappers.toml").read_text(encoding="utf-8"))["wrapper"]
     return {name: row for row in rows for name in row["names"]}
 
 
-def _past_wrapper(words: tuple[Word, ...], row: Mapping[str, Any]) -> tuple[Word, ...]:
+def past_wrapper(words: tuple[Word, ...], row: Mapping[str, Any]) -> tuple[Word, ...]:
+    """What stands behind a program that starts another one."""
     left = row.get("positionals", 0)
     at = 1
     while at < len(words):
@@ -186,28 +189,31 @@ def _past_wrapper(words: tuple[Word, ...], row: Mapping[str, Any]) -> tuple[Word
 
 
 @cache
-def _engines() -> tuple[Mapping[str, Any], ...]:
+def engine_rows() -> tuple[Mapping[str, Any], ...]:
+    """How each engine is recognised (``engines.toml``)."""
     return tuple(tomllib.loads(Path(__file__).with_name("engines.toml").read_text(encoding="utf-8"))["engine"])
 
 
 def _image_kind(image: str) -> EngineKind | None:
     """The engine that an image's own entrypoint starts, by the last part of its name."""
     name = PurePosixPath(image.partition("@")[0]).name.partition(":")[0]
-    return next((row["kind"] for row in _engines() if name in row.get("images", ())), None)
+    return next((row["kind"] for row in engine_rows() if name in row.get("images", ())), None)
 
 
 def _engine(words: tuple[Word, ...], container: Container | None) -> tuple[EngineKind, Word, tuple[Word, ...]] | None:
     name = PurePosixPath(words[0].text).name
     module, rest = "", words[1:]
-    if _PYTHON.fullmatch(name):
+    if PYTHON.fullmatch(name):
         at = next((index for index, word in enumerate(words) if word.text == "-m"), 0)
         if at and at + 1 < len(words):
             module, rest = words[at + 1].text, words[at + 2 :]
         elif len(words) > 1 and not words[1].text.startswith("-"):  # python /venv/bin/vllm serve …
             return _engine(words[1:], container)
-    for row in _engines():
+    elif name.endswith(".py"):
+        module = words[0].text.removesuffix(".py").replace("/", ".")
+    for row in engine_rows():
         kind: EngineKind = row["kind"]
-        if module in row.get("modules", ()) and module:
+        if module and any(f".{module}".endswith(f".{known}") for known in row.get("modules", ())):
             return kind, words[0], _vllm(rest) if kind == "vllm" else rest
         if name in row["programs"]:
             if kind not in ("vllm", "sglang"):

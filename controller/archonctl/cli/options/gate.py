@@ -17,6 +17,7 @@ a declaration beside it, or by a comment: # archonctl: engine=vllm version=0.9.2
 
 exit: 0 clean (warnings pass, --strict refuses them too), 4 refused"""
 
+KINDS = ("radiance", "vllm", "sglang", "llamacpp")
 FORMATS = ("text", "json", "github", "junit", "sarif")
 
 
@@ -32,10 +33,16 @@ def configure(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--write", action="store_true", help="with --fix: make them")
     verb.add_argument("--verify-files", action="store_true", help="read model files for their SHA-256 (remembered)")
     group = verb.add_argument_group("what the files do not say")
-    group.add_argument("--engine", choices=("radiance", "vllm", "sglang", "llamacpp"), default="", help="engine kind")
+    group.add_argument("--engine", type=_engine, choices=KINDS, default="", help="engine kind")
     group.add_argument("--engine-version", default="", metavar="V", help="engine version")
     group = verb.add_argument_group("this machine")
     group.add_argument("--installed", metavar="NAME", help="compare the installed release and units of this endpoint")
     group.add_argument("--root", default="/", metavar="DIR", help="root of what is installed (default: /)")
     group.add_argument("--no-environment", action="store_true", help="do not judge the environment of this shell")
     group.add_argument("--no-verify-units", action="store_true", help="do not ask systemd-analyze about units")
+
+
+def _engine(text: str) -> str:
+    from archonctl.engines.names import engine_name
+
+    return engine_name(text)

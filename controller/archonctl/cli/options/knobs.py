@@ -32,7 +32,10 @@ def configure(verb: argparse.ArgumentParser) -> None:
         "--engine-version", default="", metavar="VERSION", help="without it: only what is wrong in every version"
     )
     check.add_argument(
-        "argv", nargs="*", metavar="ARGV", help="behind '--': 'serve MODEL ...' for vllm, else from the first flag on"
+        "argv",
+        nargs="*",
+        metavar="ARGV",
+        help="behind '--': 'serve MODEL ...' for vllm, else from the first flag on; the program may stand in front",
     )
     show = action("show", "the flags of one version")
     show.add_argument("engine", nargs="?", metavar="ENGINE", help=f"{_ENGINE}; without it: which tables there are")

@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from archonctl.cli.output import Output
+from archonctl.engines.names import engine_name
 from archonctl.errors import UsageError
 
 
@@ -18,20 +19,21 @@ def run(args: Namespace, out: Output) -> int:
         "diff": _diff,
         "harvest": _harvest,
     }
+    args.engine = engine_name(args.engine or "")
     return actions[args.action](args, out)
 
 
 def _check(args: Namespace, out: Output) -> int:
     from archonctl.cli import knobs_text
-    from archonctl.engines.knobs import check_argv
     from archonctl.engines.knobs.as_json import check_json
+    from archonctl.foreign.program import check_line
 
-    found = check_argv(args.engine, args.engine_version, args.argv)
+    line = check_line(args.engine, args.engine_version, args.argv)
     if out.json:
-        out.value(check_json(args.engine, args.engine_version, args.argv, found))
+        out.value(check_json(args.engine, args.engine_version, args.argv, line.program, line.findings))
     else:
-        out.answer(knobs_text.check_text(args.engine, args.engine_version, args.argv, found, out))
-    return 4 if any(finding.severity == "error" for finding in found) else 0
+        out.answer(knobs_text.check_text(args.engine, args.engine_version, args.argv, line.program, line.findings, out))
+    return 4 if any(finding.severity == "error" for finding in line.findings) else 0
 
 
 def _show(args: Namespace, out: Output) -> int:

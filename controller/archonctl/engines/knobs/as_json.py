@@ -14,8 +14,13 @@ from archonctl.engines.knobs.verdict import ArgvFinding
 SCHEMA = "archonctl.knobs/1"
 
 
-def check_json(engine: str, version: str, argv: Sequence[str], findings: Iterable[ArgvFinding]) -> dict[str, Any]:
-    """``knobs check``: the verdict and every finding; ``index`` is null where it is about no single word."""
+def check_json(
+    engine: str, version: str, argv: Sequence[str], program: int, findings: Iterable[ArgvFinding]
+) -> dict[str, Any]:
+    """``knobs check``: the verdict and every finding; ``index`` is null where it is about no single word.
+
+    The first ``program`` words of argv name the program, and were not judged.
+    """
     found = list(findings)
     refused = any(finding.severity == "error" for finding in found)
     return {
@@ -24,6 +29,7 @@ def check_json(engine: str, version: str, argv: Sequence[str], findings: Iterabl
         "engine": engine,
         "version": version or None,
         "argv": list(argv),
+        "program": list(argv[:program]),
         "findings": [_finding(finding) for finding in found],
     }
 
