@@ -7,7 +7,8 @@ systemd.exec(5) "Environment=".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from archonctl.foreign.words import Command, Located, Setting, Unread, Word
 
@@ -116,10 +117,9 @@ def _joined(lines: list[str], at: int, first: str, start: int) -> tuple[Located,
 
 
 def _commands(entry: Entry) -> list[Command]:
-    """``;`` as a word of its own separates commands; ``:`` in front switches ``$`` off."""
+    """``;`` as a word of its own, without quotes, separates commands; ``:`` in front switches ``$`` off."""
     found: list[Command] = []
-    words = list(split_unit_words(entry.value))
-    for part in _at_semicolons(words):
+    for part in _at_semicolons(entry.value):
         prefix = re.match(r"[@\-:+!|]*", part[0].text)
         size = prefix.end() if prefix else 0
         head = Word(part[0].text[size:], part[0].line, part[0].column + size, part[0].unresolved)
@@ -129,13 +129,13 @@ def _commands(entry: Entry) -> list[Command]:
     return found
 
 
-def _at_semicolons(words: list[Word]) -> list[list[Word]]:
+def _at_semicolons(value: Located) -> list[list[Word]]:
     parts: list[list[Word]] = [[]]
-    for word in words:
-        if word.text == ";":
+    for word, written in _split(value):
+        if written == ";":
             parts.append([])
         else:
-            parts[-1].append(word)
+            parts[-1].append(replace(word, text=";") if written == "\\;" else word)
     return [part for part in parts if part]
 
 
@@ -160,15 +160,19 @@ def _open(word: Word, dollars: bool) -> Word:
 
 def split_unit_words(value: Located) -> tuple[Word, ...]:
     """The words of a value in systemd's quoting. An escape that systemd does not know stays as written."""
-    text, words = value.text, list[Word]()
-    at = 0
+    return tuple(word for word, _ in _split(value))
+
+
+def _split(value: Located) -> Iterator[tuple[Word, str]]:
+    """Each word, and how it is written."""
+    text, at = value.text, 0
     while True:
         while at < len(text) and text[at].isspace():
             at += 1
         if at >= len(text):
-            return tuple(words)
+            return
         word, end = _word(text, at)
-        words.append(Word(word, *value.at(at)))
+        yield Word(word, *value.at(at)), text[at:end]
         at = end
 
 

@@ -93,3 +93,8 @@ def test_any_text_is_read_without_a_fault(text: str) -> None:
     unit = read_unit(f"[Service]\nExecStart={text}")
     unit.commands()
     unit.environment()
+
+
+def test_only_a_bare_semicolon_separates_commands() -> None:
+    unit = read_unit("[Service]\nExecStart=/bin/a ';' \";\" \\; x ; /bin/b\n")
+    assert [command.argv for command in unit.commands()] == [("/bin/a", ";", ";", ";", "x"), ("/bin/b",)]
