@@ -1,12 +1,13 @@
-"""Classed demands against a capacity that may be unknown."""
+"""Classed demands against capacities that may be unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from archonctl.memory.interval import Source
+from archonctl.findings import Finding
+from archonctl.memory.interval import MIB, Source
 
 MemoryClass = Literal["weights", "kv_cache", "ddr_cache", "offload", "activation", "scratchpad", "unknown"]
 Scope = Literal["device", "host"]
@@ -18,7 +19,11 @@ HEADROOM = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Bytes wanted by one class of memory in one scope. ``card`` is the device index; None for the host."""
+    """Bytes wanted by one class of memory in one scope. ``card`` is the device index; None for the host.
+
+    ``resident`` bytes are loaded already, so they are missing from what is free now. ``pinned`` bytes are locked in
+    RAM and count against RLIMIT_MEMLOCK too.
+    """
 
     cls: MemoryClass
     scope: Scope
@@ -27,21 +32,27 @@ class Demand:
     detail: str = ""
     source: Source = "computed"
     card: int | None = None
+    resident: bool = False
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a scope offers. ``known`` is about ``total_bytes``, ``free_known`` about ``free_bytes``."""
+    """What a scope offers. ``known`` is about ``total_bytes``, ``free_known`` about ``free_bytes``.
+
+    ``lockable_bytes`` bounds the pinned demands; None where no limit binds or none is known.
+    """
 
     total_bytes: int = 0
     free_bytes: int = 0
     known: bool = False
     free_known: bool = False
+    lockable_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The answer for one scope; every figure in bytes."""
+    """The answer for one scope; every figure in bytes. ``card`` is set where the scope is one device of several."""
 
     scope: Scope
     verdict: FitVerdict
@@ -51,31 +62,105 @@ class Fit:
     headroom: float
     by_class: dict[MemoryClass, int]
     reason: str
+    card: int | None = None
 
     @property
     def dominant(self) -> MemoryClass | None:
         """The class that asks for most."""
         return max(self.by_class, key=lambda c: self.by_class[c], default=None)
 
+    @property
+    def finding(self) -> Finding | None:
+        """The refusal ``memory-short``, the warning ``memory-unknown``, or None where it fits (or nothing is wanted)."""
+        if self.verdict == "fits" or not self.want_bytes:
+            return None
+        where = f"{self.scope} memory" if self.card is None else f"memory of card {self.card}"
+        if self.verdict == "unknown":
+            message = f"{where} is not known, so {self.want_bytes // MIB:,} MiB were not checked against it"
+            return Finding("memory-unknown", "warning", message, fix="name a host profile, or [host] detect = true")
+        message = (
+            f"{where}: {_mib_up(self.want_bytes):,} MiB wanted, {self.budget_bytes // MIB:,} MiB may be used "
+            f"({self.reason}, {self.headroom:.0%} kept free), {_mib_up(-self.margin_bytes):,} MiB short; "
+            f"{self.dominant} asks for most"
+        )
+        classes = ", ".join(f"{cls} {_mib_up(size):,}" for cls, size in sorted(self.by_class.items(), key=_largest))
+        return Finding("memory-short", "error", message, fix=f"MiB by class: {classes}")
 
-def fit(demands: Iterable[Demand], scope: Scope, capacity: Capacity, headroom: float = HEADROOM) -> Fit:
-    """Judge the demands of one scope.
+
+def fit(
+    demands: Iterable[Demand], scope: Scope, capacity: Capacity, headroom: float = HEADROOM, card: int | None = None
+) -> Fit:
+    """Judge the demands of one scope, or of one card of it.
 
     Unknown capacity is neither full nor empty: the verdict is "unknown" and the caller proceeds and says so.
-    Known free memory already excludes what is resident; unknown free falls back to the total.
-    Raises ValueError if ``headroom`` is outside [0, 1).
+    Free memory that is known already lacks what is resident, so resident demands are not counted again; where it is
+    unknown the total is the measure, and they are. Pinned demands must also fit into what may be locked.
+    Raises ValueError if ``headroom`` is outside [0, 1), or for a demand of fewer than 0 bytes.
     """
     if not 0 <= headroom < 1:
         raise ValueError(f"headroom must be in [0, 1), got {headroom}")
-    by_class: dict[MemoryClass, int] = {}
-    for demand in demands:
-        if demand.scope == scope and demand.bytes > 0:
-            by_class[demand.cls] = by_class.get(demand.cls, 0) + demand.bytes
+    mine = [d for d in demands if d.scope == scope and card in (None, d.card)]
+    if wrong := next((d for d in mine if d.bytes < 0), None):
+        raise ValueError(f"a demand of {wrong.bytes} bytes ({wrong.cls}) is no demand")
+    counted = [d for d in mine if d.bytes and not (d.resident and capacity.free_known)]
+    by_class = _by_class(counted)
     want = sum(by_class.values())
+    if short := _unlockable(counted, capacity.lockable_bytes):
+        pinned = _by_class(short)
+        size, lockable = sum(pinned.values()), capacity.lockable_bytes or 0
+        reason = "locked memory, judged by the limit of it"
+        return Fit(scope, "too_big", size, lockable, lockable - size, 0.0, pinned, reason, card)
     if not capacity.known and not capacity.free_known:
-        return Fit(scope, "unknown", want, 0, 0, headroom, by_class, "capacity is unknown")
+        return Fit(scope, "unknown", want, 0, 0, headroom, by_class, "capacity is unknown", card)
     available = capacity.free_bytes if capacity.free_known else capacity.total_bytes
     reason = "judged by free memory" if capacity.free_known else "free memory is unknown, judged by the total"
     budget = int(available * (1 - headroom))
     verdict: FitVerdict = "fits" if want <= budget else "too_big"
-    return Fit(scope, verdict, want, budget, budget - want, headroom, by_class, reason)
+    return Fit(scope, verdict, want, budget, budget - want, headroom, by_class, reason, card)
+
+
+def fit_scopes(
+    demands: Iterable[Demand],
+    host: Capacity,
+    cards: Mapping[int, Capacity],
+    headroom: float = HEADROOM,
+    device_headroom: float = HEADROOM,
+) -> tuple[Fit, ...]:
+    """The host's fit, then one for every card: those that are there, and those that only a demand names (unknown).
+
+    A demand on "device" without a card is shared by all of them alike (tensor parallel): each gets its share, rounded up.
+    """
+    spread = tuple(_spread(demands, tuple(cards)))
+    named = sorted({*cards, *(d.card for d in spread if d.scope == "device" and d.card is not None)})
+    devices = [fit(spread, "device", cards.get(index, Capacity()), device_headroom, index) for index in named]
+    return (fit(spread, "host", host, headroom), *devices)
+
+
+def _spread(demands: Iterable[Demand], cards: tuple[int, ...]) -> Iterable[Demand]:
+    for demand in demands:
+        if demand.scope != "device" or demand.card is not None:
+            yield demand
+            continue
+        for index in cards or (0,):
+            yield replace(demand, bytes=-(-demand.bytes // max(1, len(cards))), card=index)
+
+
+def _unlockable(demands: Iterable[Demand], lockable_bytes: int | None) -> list[Demand]:
+    """The pinned demands, if they are more than may be locked."""
+    pinned = [d for d in demands if d.pinned]
+    return pinned if lockable_bytes is not None and sum(d.bytes for d in pinned) > lockable_bytes else []
+
+
+def _by_class(demands: Iterable[Demand]) -> dict[MemoryClass, int]:
+    sums: dict[MemoryClass, int] = {}
+    for demand in demands:
+        sums[demand.cls] = sums.get(demand.cls, 0) + demand.bytes
+    return sums
+
+
+def _largest(item: tuple[MemoryClass, int]) -> tuple[int, str]:
+    return -item[1], item[0]
+
+
+def _mib_up(size: int) -> int:
+    return -(-size // MIB)

@@ -15,17 +15,16 @@ from archonctl.host.capacity import host_capacity
 from archonctl.host.load import load_host
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Fit, fit
-from archonctl.memory.interval import MIB
 from archonctl.model.geometry import ModelFacts
 from archonctl.plan.values import Plan, PlanVerdict
 
 
-def build_plan(name: str, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Plan:
-    """Judge one declaration on one host. Touches nothing.
+def build_plan(name: str, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Plan:
+    """Judge one declaration on one host. Touches nothing; ``levers`` False looks for no way out.
 
     Raises DeclarationError where the declaration contradicts itself or its engine kind has no law here.
     """
-    forecast = adapter(endpoint.engine.kind).forecast(endpoint, host, model)
+    forecast = adapter(endpoint.engine.kind).forecast(endpoint, host, model, levers=levers)
     fits = (fit(forecast.demands, "host", host_capacity(host)),)
     verdict, reasons = judge(endpoint.contract, forecast, fits)
     notes = forecast.notes + tuple(_fit_notes(fits))
@@ -64,7 +63,7 @@ def judge(contract: Contract, forecast: Forecast, fits: tuple[Fit, ...]) -> tupl
         short.append(f"{forecast.seqs_limit:,} sequences at once, {contract.seqs:,} promised")
     if forecast.seq_len_limit is not None and forecast.seq_len_limit < contract.len:
         short.append(f"a sequence may hold {forecast.seq_len_limit:,} tokens, {contract.len:,} promised")
-    short += [_fit_reason(f) for f in fits if f.verdict == "too_big"]
+    short += [f.finding.message for f in fits if f.verdict == "too_big" and f.finding]
     tokens, wanted = forecast.kv_tokens, contract.tokens_with_margin
     if tokens is not None and tokens.best < wanted:
         margin = f" ({contract.tokens:,} and the margin)" if wanted != contract.tokens else ""
@@ -81,16 +80,5 @@ def judge(contract: Contract, forecast: Forecast, fits: tuple[Fit, ...]) -> tupl
     return "holds", ()
 
 
-def _fit_reason(fit_: Fit) -> str:
-    return (
-        f"{fit_.scope} memory: {fit_.want_bytes // MIB:,} MiB wanted, {fit_.budget_bytes // MIB:,} MiB may be used "
-        f"({fit_.headroom:.0%} kept free), {-fit_.margin_bytes // MIB:,} MiB short; {fit_.dominant} asks for most"
-    )
-
-
 def _fit_notes(fits: tuple[Fit, ...]) -> list[str]:
-    return [
-        f"{f.scope} memory is not known, so {f.want_bytes // MIB:,} MiB were not checked against it"
-        for f in fits
-        if f.verdict == "unknown" and f.want_bytes
-    ]
+    return [f.finding.message for f in fits if f.verdict == "unknown" and f.finding]
