@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.sdbox.box import Box, why_no_box
+from support.sdbox.box import Box, install, why_no_box
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -55,7 +55,7 @@ def host(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_serve
     binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix, str(engine)])]
     box = Box(folder / f"box-{os.getpid()}", binds, {"SDBOX_UPPER": str(folder / "upper")}).up()
     try:
-        box(CLI, "install", timeout=120)
+        install(box, CLI)
         box("mkdir", "-p", "/srv/turn")
         box("cp", "-L", engine / "llama-server", *engine.glob("*.so*"), "/srv/turn")
         path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box, why_no_box
+from support.sdbox.box import Box, install, why_no_box
 from support.simulated_radiance import MODEL_BYTES
 
 pytestmark = pytest.mark.systemd
@@ -45,7 +45,7 @@ def host(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator
     binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix])]
     box = Box(folder / f"night-{os.getpid()}", binds, {"SDBOX_SYSMODULE": str(folder / "module")}).up()
     try:
-        box(CLI, "install", timeout=120)
+        install(box, CLI)
         tests = repository / "tests/support"
         box(
             "sh",

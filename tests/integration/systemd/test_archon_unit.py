@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box
+from support.sdbox.box import Box, install
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -43,8 +43,7 @@ Place = Callable[..., None]
 @pytest.fixture(scope="module")
 def installed(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
     """The box with archonctl installed in it, an engine and a model."""
-    done = box.run(CLI, "install", timeout=120)
-    assert done.returncode == 0, done.stderr
+    install(box, CLI)
     folder = llama_server.resolve().parent
     box("mkdir", "-p", "/srv/unit")
     box("cp", "-L", folder / "llama-server", *folder.glob("*.so*"), "/srv/unit")

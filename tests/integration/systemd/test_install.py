@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box
+from support.sdbox.box import Box, install
 
 CLI = Path(sys.executable).with_name("archonctl")
 LIB = "/usr/lib/archon"
@@ -130,7 +130,7 @@ def _base64(path: Path) -> str:
 
 @pytest.mark.systemd
 def test_the_installed_command_needs_nothing_of_the_environment_that_placed_it(machine: Box) -> None:
-    machine(CLI, "install", timeout=120)
+    install(machine, CLI)
     for user in ("archon", "archon-verify", "nobody"):
         words = ["setpriv", f"--reuid={user}", "--clear-groups", "env", "-i", "/usr/bin/archonctl", "explain"]
         assert "contract-short" in machine(*words)
@@ -143,7 +143,7 @@ def test_the_installed_command_needs_nothing_of_the_environment_that_placed_it(m
 
 @pytest.mark.systemd
 def test_every_installed_unit_verifies_where_it_is_installed(machine: Box) -> None:
-    machine(CLI, "install", timeout=120)
+    install(machine, CLI)
     units = ["archon@x.service", "archon-verify@x.service", "archon-verify@x.timer", "archon-failed@x.service"]
     done = machine.run("systemd-analyze", "verify", "--man=no", *units)
     assert (done.returncode, done.stderr.strip()) == (0, "")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box, why_no_box
+from support.sdbox.box import Box, install, why_no_box
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -58,7 +58,7 @@ def host(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_serve
     binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix, str(engine)])]
     box = Box(folder / f"cap-{os.getpid()}", binds, {"SDBOX_SYSMODULE": str(folder / "module")}).up()
     try:
-        box(CLI, "install", timeout=120)
+        install(box, CLI)
         box("mkdir", "-p", "/srv/cap")
         box("cp", "-L", engine / "llama-server", *engine.glob("*.so*"), "/srv/cap")
         path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"

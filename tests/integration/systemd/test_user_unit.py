@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box
+from support.sdbox.box import Box, install
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -38,7 +38,7 @@ As = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="module")
 def alice(box: Box, repository: Path, llama_server: Path) -> Iterator[As]:
     """``alice("systemctl", "--user", ...)``: a command as a user who has a service manager of her own."""
-    box(CLI, "install", timeout=120)
+    install(box, CLI)
     box("useradd", "--create-home", "--shell", "/bin/sh", "alice")
     # where the journal is kept on disk she may read that of her own units anyway (journald.conf(5), SplitMode=)
     box("usermod", "-aG", "systemd-journal", "alice")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 TOOL = Path(__file__).with_name("sd-box.sh")
 
@@ -73,3 +76,11 @@ def why_no_box() -> str:
             return f"needs {tool}"
     found = subprocess.run(["findmnt", "-n", "-t", "cgroup2"], capture_output=True, check=False)
     return "" if found.stdout else "needs a mounted cgroup2"
+
+
+def install(box: Box, command: Path) -> None:
+    """``archonctl install`` inside; skips where the system's own Python has another version than this one."""
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if box.run("test", "-x", f"/usr/bin/python{minor}").returncode:
+        pytest.skip(f"installing needs the system's own python{minor}, as this environment has")
+    box(command, "install", timeout=120)
