@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from typing import Any
 
 MODEL = "tiny-model"
@@ -71,7 +72,7 @@ class Engine:
 class LyingServer:
     """The running server. ``requests`` holds (method, path, body) in the order of arrival."""
 
-    def __init__(self, engine: Engine, host: str = "127.0.0.1") -> None:
+    def __init__(self, engine: Engine, host: str = "127.0.0.1", tls: SSLContext | None = None) -> None:
         self.engine = engine
         self.requests: list[tuple[str, str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -96,6 +97,8 @@ class LyingServer:
 
         self._server = Server((host, 0), Bound)
         self.port = self._server.server_address[1]
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
@@ -361,9 +364,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def lying_server(engine: Engine | None = None, host: str = "127.0.0.1") -> Iterator[LyingServer]:
+def lying_server(
+    engine: Engine | None = None, host: str = "127.0.0.1", tls: SSLContext | None = None
+) -> Iterator[LyingServer]:
     """A server for the length of a ``with`` block."""
-    server = LyingServer(engine or Engine(), host)
+    server = LyingServer(engine or Engine(), host, tls)
     try:
         yield server
     finally:

@@ -29,6 +29,7 @@ _WORDS = {
     "network": "host, or the name of a container network",
     "gpus": "all, none, or indices or UUIDs of cards such as 0,1",
     "shm": "host, or a size such as 16g",
+    "public_url": "an address such as https://llm.example:8443, no user, query or fragment",
     "kv_gib": 'the printed decimal as text, such as "4.20"',
 }
 """What the patterned text fields want, in words; by the last part of the key."""

@@ -116,6 +116,10 @@ class Service(_Frozen):
     listen: Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^:\s]+):[0-9]{1,5}$")] = "127.0.0.1:8000"
     load_timeout_s: Annotated[int, Field(gt=0, le=7 * 86_400)] | None = None
     api_key_file: str = ""
+    public_url: Annotated[str, Field(pattern=r"^(https?://[^\s/?#@]+(/[^\s?#]*)?)?$")] = ""
+    """Where clients reach it, if not at ``listen``: requests of a probe go there, so that the verdict is theirs."""
+    ca_file: str = ""
+    """Certificates (PEM) that vouch for ``public_url`` beside the system's."""
 
 
 class Boot(_Frozen):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from archonctl.deployment.schema import Endpoint
+from archonctl.deployment.schema import Endpoint, Service
 from archonctl.errors import DeclarationError
 
 _ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "*": "127.0.0.1"}
@@ -22,6 +24,46 @@ def base_url(listen: str) -> str:
             "listen-invalid", f"service.listen is {listen!r}, host:port with a port to 65535 is wanted"
         )
     return f"http://{_ANY.get(host, host)}:{int(port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where to ask. ``own`` is the engine itself: health, tokenizer, metrics. ``public`` is where its clients go."""
+
+    own: str
+    public: str
+    ca_file: str = ""
+
+    @property
+    def is_tls(self) -> bool:
+        """True if clients speak TLS."""
+        return self.public.startswith("https:")
+
+    def base(self, path: str) -> str:
+        """Clients' requests go where clients send them; a proxy need not pass on anything else."""
+        return self.public if path.startswith("/v1/") else self.own
+
+
+def speaks_tls(service: Service) -> bool:
+    """True if the engine itself speaks TLS: ``public_url`` is https on the very port that is listened on."""
+    return addresses(service).own.startswith("https:")
+
+
+def addresses(service: Service) -> Addresses:
+    """The addresses of an endpoint. Where ``public_url`` is https on the port that is listened on, the engine itself
+    speaks TLS, and everything goes there. Raises DeclarationError ``listen-invalid``, ``public-url-invalid``.
+    """
+    own = base_url(service.listen)
+    if not service.public_url:
+        return Addresses(own, own)
+    try:
+        found = urlsplit(service.public_url)
+        port = found.port or (443 if found.scheme == "https" else 80)
+    except ValueError as err:
+        raise DeclarationError("public-url-invalid", f"service.public_url is {service.public_url!r}: {err}") from None
+    public = service.public_url.rstrip("/").removesuffix("/v1")
+    speaks_tls = found.scheme == "https" and port == urlsplit(own).port
+    return Addresses(public if speaks_tls else own, public, service.ca_file)
 
 
 def read_key(path: str) -> str:

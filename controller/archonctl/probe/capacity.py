@@ -7,7 +7,7 @@ import itertools
 from dataclasses import replace
 from functools import partial
 
-from archonctl.probe.budget import Deadlines, answer_tokens, is_generous
+from archonctl.probe.budget import Deadlines, answer_tokens, is_generous, shorter
 from archonctl.probe.calibrate import calibrate
 from archonctl.probe.capacity_judge import Answered, Flown, flown_json, judge_flown, short_answers
 from archonctl.probe.engine import count_tokens, preemptions, wait_idle
@@ -59,8 +59,8 @@ def judge(flown: Flown, session: Session) -> Leg:
 
 async def _held(session: Session, shape: Shape, pace: Pace) -> Leg:
     clock = asyncio.get_running_loop().time
+    answer = answer_tokens(session.contract, pace, 1)
     for attempt in itertools.count(1):
-        answer = answer_tokens(session.contract, pace, attempt)
         requests = await _requests(session, pace, answer, LEG)
         await wait_idle(session)
         before, began = await preemptions(session), clock()
@@ -74,6 +74,8 @@ async def _held(session: Session, shape: Shape, pace: Pace) -> Leg:
             most = QUICK_ATTEMPTS if quick else ATTEMPTS
             if fault.code != "hold-unproven" or short_answers(flown) or attempt >= most:
                 raise
+        low = flown.hold is not None and flown.hold.together
+        answer = shorter(answer) if low else answer_tokens(session.contract, pace, attempt + 1)
     raise AssertionError("an endless loop ended")
 
 

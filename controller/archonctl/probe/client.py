@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -18,10 +19,13 @@ from types import TracebackType
 
 import httpx
 
+from archonctl.probe.address import Addresses
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import parse_json
 from archonctl.probe.limits import Limits
 from archonctl.probe.redact import Redactor
+from archonctl.probe.tls import Certificate, certificate_of, tls_context, tls_fault
+from archonctl.probe.values import Proof
 
 _OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.ENOBUFS}
 _AUTH = {401, 403}
@@ -39,25 +43,33 @@ class Answer:
 class Http:
     """The client, for use as an async context manager. ``key`` goes out as a bearer token and never comes back."""
 
-    def __init__(self, base: str, key: str, limits: Limits, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self.base = base
+    def __init__(
+        self, where: Addresses, key: str, limits: Limits, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        """Raises DeclarationError ``ca-file-invalid``."""
+        self.where = where
+        self.base = where.own
         self.has_key = bool(key)
         self.limits = limits
         self.requests = 0
+        self.exchanges: dict[tuple[str, int], Proof] = {}
+        """What was asked since this was last emptied: one for each request line and status."""
         self._redact = Redactor((key,))
         self.excerpt = self._redact.excerpt
         headers = {"Accept-Encoding": "identity", "Connection": "close", "User-Agent": "archonctl-probe"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
         self._client = httpx.AsyncClient(
-            base_url=base,
             headers=headers,
+            verify=tls_context(where.ca_file) if where.public.startswith("https:") else False,
             trust_env=False,
             follow_redirects=False,
             timeout=httpx.Timeout(None, connect=limits.connect_s),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             transport=transport,
         )
+
+        self.certificate: Certificate | None = None
 
     async def __aenter__(self) -> Http:
         await self._client.__aenter__()
@@ -72,16 +84,19 @@ class Http:
         """One GET, whole. Raises Fault."""
         return await self._whole("GET", path, None, total_s, max_bytes)
 
-    async def post(self, path: str, body: bytes, total_s: float, max_bytes: int) -> Answer:
-        """One POST of JSON, whole. Raises Fault."""
-        return await self._whole("POST", path, body, total_s, max_bytes)
+    async def post(self, path: str, body: bytes, total_s: float, max_bytes: int, *, key: str | None = None) -> Answer:
+        """One POST of JSON, whole; with another key than the declared one, or none (""). Raises Fault."""
+        return await self._whole("POST", path, body, total_s, max_bytes, key)
 
-    async def _whole(self, method: str, path: str, body: bytes | None, total_s: float, max_bytes: int) -> Answer:
+    async def _whole(
+        self, method: str, path: str, body: bytes | None, total_s: float, max_bytes: int, key: str | None = None
+    ) -> Answer:
         got = bytearray()
         try:
-            async with asyncio.timeout(total_s), self.open(method, path, body) as stream:
+            async with asyncio.timeout(total_s), self.open(method, path, body, key) as stream:
                 async for block in stream.blocks(max_bytes):
                     got += block
+                self.note(method, path, stream.status, bytes(got))
                 return Answer(stream.status, bytes(got), stream.content_type)
         except TimeoutError:
             raise Fault(
@@ -93,21 +108,40 @@ class Http:
             ) from None
 
     @asynccontextmanager
-    async def open(self, method: str, path: str, body: bytes | None) -> AsyncIterator[Stream]:
+    async def open(self, method: str, path: str, body: bytes | None, key: str | None = None) -> AsyncIterator[Stream]:
         """The answer as it comes. The caller sets the deadline. Raises Fault."""
         self.requests += 1
-        headers = {"Content-Type": "application/json"} if body is not None else None
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        url = self.where.base(path) + path
         try:
-            async with self._client.stream(method, path, content=body, headers=headers) as response:
+            request = self._client.build_request(method, url, content=body, headers=headers)
+            if key == "":
+                del request.headers["Authorization"]
+            response = await self._client.send(request, stream=True)
+            try:
+                self.certificate = self.certificate or certificate_of(response)
                 yield Stream(response, f"{method} {path}", self)
+            finally:
+                await response.aclose()
         except httpx.HTTPError as err:
             raise self._fault(err, method, path) from err
         except httpx.InvalidURL as err:
-            raise unseen("address-invalid", f"{self.base}{path} is not an address: {err}") from err
+            raise unseen("address-invalid", f"{url} is not an address: {err}") from err
+
+    def note(self, method: str, path: str, status: int, body: bytes | str) -> None:
+        """Keep what was answered, as a proof; alike ones are counted."""
+        place = (f"{method} {path}", status)
+        before = self.exchanges.pop(place, None)
+        times = before.times + 1 if before else 1
+        self.exchanges[place] = Proof("http", place[0], self.excerpt(body), status=status, times=times)
 
     def _fault(self, err: httpx.HTTPError, method: str, path: str) -> Fault:
-        place = f"{method} {self.base}{path}"
+        place = f"{method} {self.where.base(path)}{path}"
         cause = _os_error(err)
+        if isinstance(cause, ssl.SSLError):
+            raise tls_fault(cause, place) from err
         if cause is not None and cause.errno in _OURS:
             return unseen("probe-out-of-resources", f"{place}: this machine cannot open a connection: {cause.strerror}")
         if isinstance(err, httpx.ConnectError | httpx.ConnectTimeout):
@@ -125,7 +159,8 @@ class Http:
         if isinstance(cause, socket.gaierror):
             return unseen("host-unresolved", f"{place}: the host name is not known: {cause.strerror}")
         if isinstance(cause, ConnectionRefusedError):
-            return Fault("connect-refused", f"nothing listens on {self.base}", actual="connection refused")
+            base = place.partition(" ")[2]
+            return Fault("connect-refused", f"nothing listens for {base}", actual="connection refused")
         return Fault("connect-failed", f"{place}: {self.excerpt(str(cause or err))}")
 
     def json(self, answer: Answer, what: str) -> object:
@@ -225,7 +260,10 @@ class Stream:
 
     async def rest(self, max_bytes: int) -> bytes:
         """The whole body. The caller sets the deadline."""
-        return b"".join([block async for block in self.blocks(max_bytes)])
+        body = b"".join([block async for block in self.blocks(max_bytes)])
+        method, _, path = self._what.partition(" ")
+        self._http.note(method, path, self.status, body)
+        return body
 
 
 def _os_error(err: BaseException | None) -> OSError | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import as_int, parse_json, pick
-from archonctl.probe.report import PREEMPTION_SAMPLES, Load, load_of_json, load_of_metrics, samples
+from archonctl.probe.metrics import PREEMPTION_SAMPLES, Load, load_of_json, load_of_metrics, samples
 from archonctl.probe.session import Session
 
 _GONE = {"connection-dropped", "connect-refused", "connect-failed", "connect-timeout", "request-timeout"}

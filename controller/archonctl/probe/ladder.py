@@ -18,6 +18,7 @@ from archonctl.probe.client import Answer
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import as_str, parse_json, pick
 from archonctl.probe.session import Session
+from archonctl.probe.tls import judge_certificate
 from archonctl.probe.values import Leg
 
 GENERATION_TOKENS = 32
@@ -31,6 +32,7 @@ _TRANSPORT_CODES = {
     "answer-not-http",
 }
 _NOT_READY = {"loading", "loading model", "starting", "stopping", "initializing"}
+_WRONG_KEY = "archonctl-probe-not-the-key"
 _QUESTION = "Reply with one short sentence."
 
 
@@ -44,6 +46,22 @@ async def transport(session: Session) -> Leg:
             raise
         session.health = fault
     return Leg("transport", "pass", f"{session.http.base} is reached")
+
+
+async def tls(session: Session) -> Leg:
+    """The published address has a certificate that its clients accept."""
+    where = session.http.where
+    if not where.is_tls:
+        said = "plain HTTP, as declared" if where.public != where.own else "no https address is declared"
+        return Leg("tls", "skip", said, required=False)
+    try:
+        await session.http.get(session.api.models, session.limits.read_s, session.limits.body_bytes)
+    except Fault as fault:
+        if fault.code.startswith("tls-") or fault.code in _TRANSPORT_CODES:
+            raise
+    if session.http.certificate is None:
+        raise unseen("tls-failed", f"{where.public} showed no certificate")
+    return judge_certificate(session.http.certificate)
 
 
 async def health(session: Session) -> Leg:
@@ -85,6 +103,39 @@ async def auth(session: Session) -> Leg:
     session.model_answer = answer
     how = "the declared key is accepted" if session.http.has_key else "no key is asked for"
     return Leg("auth", "pass", how)
+
+
+async def closed(session: Session) -> Leg:
+    """Without the key, and with a wrong one, the engine answers nobody: an open endpoint is a finding.
+
+    Asked with a real request, since model lists are open on many engines, and a malformed one may be refused for its
+    form before anybody looks at a key.
+    """
+    if not session.http.has_key:
+        return Leg("auth-closed", "skip", "no key is declared", required=False)
+    path = session.api.chat or session.api.completions
+    request: dict[str, object] = {"max_tokens": 1, "stream": False}
+    if session.model:
+        request["model"] = session.model
+    question: dict[str, object] = {"prompt": "Hi"}
+    if path == session.api.chat:
+        question = {"messages": [{"role": "user", "content": "Hi"}]}
+    body = json.dumps({**request, **question}).encode()
+    for key, what in (("", "without a key"), (_WRONG_KEY, "with a wrong key")):
+        answer = await session.http.post(path, body, session.limits.generation_s, session.limits.body_bytes, key=key)
+        if answer.status == 200:
+            raise Fault(
+                "endpoint-open",
+                f"{session.http.where.base(path)}{path} answered a request {what}, although service.api_key_file "
+                "declares one",
+                expected="HTTP 401",
+                actual="HTTP 200",
+                evidence=session.http.excerpt(answer.body),
+            )
+        if answer.status not in (401, 403):
+            said = f"a request {what} got HTTP {answer.status}, which is neither an answer nor a refusal of the key"
+            raise unseen("endpoint-open-unclear", said, expected="HTTP 401", actual=f"HTTP {answer.status}")
+    return Leg("auth-closed", "pass", "without the key, and with a wrong one, nothing is answered", required=False)
 
 
 async def models(session: Session) -> Leg:

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
-from archonctl.deployment.schema import Contract
+from archonctl.deployment.schema import Contract, Endpoint
 from archonctl.ledger.values import BootLedger, Reading
-from archonctl.probe.values import Leg
+from archonctl.probe.values import Leg, Proof
 
 LEG = "ledger"
-_LIMITS = (
-    ("kv_tokens", "kv-tokens-short", "KV tokens"),
-    ("n_ctx_slot", "window-short", "tokens a sequence"),
-    ("n_slots", "slots-short", "sequences"),
-)
+_WINDOW, _SLOTS = "tokens a sequence", "sequences"
+_LIMITS = {
+    "n_ctx_slot": ("window-short", _WINDOW),
+    "context_len": ("window-short", _WINDOW),
+    # radiance boots and is healthy although no request longer than this can ever fit
+    "request_limit_tokens": ("window-short", "tokens of one request"),
+    "n_slots": ("slots-short", _SLOTS),
+    "max_running_requests": ("slots-short", _SLOTS),
+}
+_REPLICAS = ("data-parallel-size", "dp-size", "dp")
+_HYBRID = ("attention_block_size", "padding_layers", "mamba_blocks")
 
 
-def ledger_leg(ledger: BootLedger | None, contract: Contract, engine_kind: str) -> Leg:
+def replicas_of(endpoint: Endpoint) -> int:
+    """Engine replicas behind one address, each with a cache of its own (``--data-parallel-size``); 1 if none is set."""
+    found = [endpoint.engine.knobs[name] for name in _REPLICAS if name in endpoint.engine.knobs]
+    sizes = [value for value in found if isinstance(value, int) and not isinstance(value, bool) and value > 1]
+    return max(sizes, default=1)
+
+
+def ledger_leg(
+    ledger: BootLedger | None, contract: Contract, engine_kind: str, where: str = "the boot log", replicas: int = 1
+) -> Leg:
     """Judge a boot ledger.
 
     "pass" only if every figure surely suffices (the low end of its rounding), "fail" if one surely does not (the high
-    end); no ledger, no KV line, or a rounding that straddles the contract is "no evidence".
+    end); no ledger, no KV line, or a rounding that straddles the contract is "no evidence". ``where`` names the log.
+    Of ``replicas`` each must hold its share of the sequences.
     """
     if ledger is None:
         return _unseen("ledger-missing", "no boot log was read", f"{contract.tokens:,} KV tokens")
@@ -28,82 +45,148 @@ def ledger_leg(ledger: BootLedger | None, contract: Contract, engine_kind: str) 
         return _unseen(
             "ledger-foreign", f"the boot log is of {ledger.engine}, the endpoint runs {engine_kind}", engine_kind
         )
-    return (
-        _short(contract, ledger) or _missing(contract, ledger) or _unsure(contract, ledger) or _pass(contract, ledger)
-    )
+    return _Judge(ledger, contract, where, replicas).leg()
 
 
-def _short(contract: Contract, ledger: BootLedger) -> Leg | None:
-    for name, code, what in _LIMITS:
-        reading, wanted = ledger.figures.get(name), _wanted(contract, name)
-        if reading is not None and reading.value.high < wanted:
-            return Leg(
-                LEG,
-                "fail",
-                f"the boot log says {_span(reading)} {what}, the contract needs {wanted:,}: "
-                f"{math.ceil(wanted - reading.value.high):,} short",
-                code=code,
-                expected=f"{wanted:,} {what}",
-                actual=f"{_span(reading)} {what}",
-                evidence=_line(reading),
-            )
-    return None
+class _Judge:
+    """One ledger against one contract."""
 
+    def __init__(self, ledger: BootLedger, contract: Contract, where: str, replicas: int) -> None:
+        self._ledger, self._where, self._replicas = ledger, where, replicas
+        share = math.ceil(contract.seqs / replicas)
+        self._contract = contract if replicas == 1 else contract.model_copy(update={"seqs": share})
+        self._each = "" if replicas == 1 else f" of each of {replicas} replicas"
 
-def _missing(contract: Contract, ledger: BootLedger) -> Leg | None:
-    expected = [name for name, _, _ in _LIMITS if name == "kv_tokens" or name in ledger.missing]
-    missing = [name for name in expected if name not in ledger.figures]
-    if not missing:
+    def leg(self) -> Leg:
+        """The leg."""
+        return self._short() or self._missing() or self._unsure() or self._pass()
+
+    def _limits(self) -> Iterator[tuple[Reading, int, str, str]]:
+        """Every figure that can fall short: the reading, what is wanted of it, the code, the words."""
+        contract, figures = self._contract, self._ledger.figures
+        pool = pool_reading(self._ledger)
+        if pool is not None:
+            yield pool, contract.tokens, "kv-tokens-short", "KV tokens"
+        for name, (code, what) in _LIMITS.items():
+            if name in figures:
+                yield figures[name], contract.seqs if code == "slots-short" else contract.len, code, what
+
+    def _short(self) -> Leg | None:
+        for reading, wanted, code, what in self._limits():
+            if reading.value.high < wanted:
+                return Leg(
+                    LEG,
+                    "fail",
+                    f"the boot log says {_span(reading)} {what}{self._each}, the contract needs {wanted:,}: "
+                    f"{math.ceil(wanted - reading.value.high):,} short",
+                    code=code,
+                    expected=f"{wanted:,} {what}",
+                    actual=f"{_span(reading)} {what}",
+                    evidence=_line(reading),
+                    proof=(self._proof(reading),),
+                )
         return None
-    seen = [f"{name} {_span(ledger.figures[name])}" for name, _, _ in _LIMITS if name in ledger.figures]
-    return _unseen(
-        "ledger-missing",
-        f"the boot log of {ledger.lines_read:,} lines does not print {', '.join(missing)}"
-        + (f" (it does print {', '.join(seen)})" if seen else "")
-        + ("; llama-server prints its KV lines only with -lv 4 or higher" if ledger.engine == "llamacpp" else ""),
-        f"{contract.tokens:,} KV tokens",
-    )
+
+    def _missing(self) -> Leg | None:
+        ledger = self._ledger
+        names = ("kv_tokens", "n_ctx_slot", "n_slots")
+        expected = [name for name in names if name == "kv_tokens" or name in ledger.missing]
+        missing = [name for name in expected if name not in ledger.figures]
+        if not missing or (missing == ["kv_tokens"] and pool_reading(ledger) is not None):
+            return None
+        seen = [f"{name} {_span(ledger.figures[name])}" for name in names if name in ledger.figures]
+        return _unseen(
+            "ledger-missing",
+            f"the boot log of {ledger.lines_read:,} lines does not print {', '.join(missing)}"
+            + (f" (it does print {', '.join(seen)})" if seen else "")
+            + ("; llama-server prints its KV lines only with -lv 4 or higher" if ledger.engine == "llamacpp" else ""),
+            f"{self._contract.tokens:,} KV tokens",
+        )
+
+    def _unsure(self) -> Leg | None:
+        for reading, wanted, _, what in self._limits():
+            if reading.value.low < wanted:
+                return _unseen(
+                    "ledger-rounded",
+                    f"the boot log's {what} are {_span(reading)}: too rounded to tell whether {wanted:,} are held",
+                    f"{wanted:,} {what}",
+                    _line(reading),
+                    (self._proof(reading),),
+                )
+        return self._shorter_on_a_hybrid() or self._refusal()
+
+    def _shorter_on_a_hybrid(self) -> Leg | None:
+        """vLLM's tokens are for requests of max_model_len; a hybrid's state costs a shorter one just as much."""
+        figures, contract = self._ledger.figures, self._contract
+        length, many = figures.get("max_model_len"), figures.get("max_concurrency")
+        hybrid = any(name in figures for name in _HYBRID) or self._ledger.facts.get("kv_tokens_meaning") == "blocks"
+        if not hybrid or length is None or many is None or length.value.best <= contract.len:
+            return None
+        if math.floor(many.value.low) >= contract.seqs:
+            return None
+        return _unseen(
+            "ledger-other-length",
+            f"the boot log says {many.value.best:g} requests of {length.value.best:,.0f} tokens on a hybrid model: "
+            f"that does not tell whether {contract.seqs:,} of {contract.len:,} are held",
+            f"{contract.seqs:,} x {contract.len:,} tokens",
+            _line(many),
+            (self._proof(many),),
+        )
+
+    def _refusal(self) -> Leg | None:
+        refusal = next((remark for remark in self._ledger.remarks if remark.severity == "refusal"), None)
+        if refusal is None:
+            return None
+        text = f"line {refusal.line_no}: {refusal.text}"
+        proof = Proof("log", self._where, refusal.text, line=refusal.line_no)
+        said = f"the boot log also holds a refusal ({refusal.code}), {text}"
+        return _unseen("ledger-refusal", said, "no refusal", text, (proof,))
+
+    def _pass(self) -> Leg:
+        reading, contract = pool_reading(self._ledger), self._contract
+        assert reading is not None
+        spare = int(reading.value.low) - contract.tokens
+        wanted_spare = contract.tokens_with_margin - contract.tokens
+        below = f", less than the declared margin of {wanted_spare:,}" if spare < wanted_spare else ""
+        return Leg(
+            LEG,
+            "pass",
+            f"{_span(reading)} KV tokens{self._each} for {contract.seqs:,} x {contract.len:,} = {contract.tokens:,}: "
+            f"{spare:,} to spare{below}",
+            expected=f"{contract.tokens:,} KV tokens",
+            actual=f"{_span(reading)} KV tokens",
+            evidence=_line(reading),
+            proof=tuple(dict.fromkeys(self._proof(each) for each, *_ in self._limits())),
+            numbers={"kv_tokens": int(reading.value.low), "spare_tokens": spare},
+        )
+
+    def _proof(self, reading: Reading) -> Proof:
+        return Proof("log", self._where, reading.text, line=reading.line_no or None)
 
 
-def _unsure(contract: Contract, ledger: BootLedger) -> Leg | None:
-    for name, _, what in _LIMITS:
-        reading, wanted = ledger.figures.get(name), _wanted(contract, name)
-        if reading is not None and reading.value.low < wanted:
-            return _unseen(
-                "ledger-rounded",
-                f"the boot log's {what} are {_span(reading)}: too rounded to tell whether {wanted:,} are held",
-                f"{wanted:,} {what}",
-                _line(reading),
-            )
-    refusal = next((remark for remark in ledger.remarks if remark.severity == "refusal"), None)
-    if refusal is None:
-        return None
-    text = f"line {refusal.line_no}: {refusal.text}"
-    return _unseen("ledger-refusal", f"the boot log also holds a refusal ({refusal.code}), {text}", "no refusal", text)
+def pool_reading(ledger: BootLedger) -> Reading | None:
+    """The tokens that all sequences share.
+
+    vLLM up to 0.20.0 prints blocks // groups x block size for a hybrid, several times less than it serves: there the
+    printed concurrency decides. Where both agree, the tokens are the exact ones of the two.
+    """
+    tokens, served = ledger.figures.get("kv_tokens"), ledger.figures.get("concurrent_tokens")
+    if tokens is None or (served is not None and ledger.facts.get("kv_tokens_meaning") == "blocks"):
+        return served
+    return tokens
 
 
-def _pass(contract: Contract, ledger: BootLedger) -> Leg:
-    reading = ledger.figures["kv_tokens"]
-    spare = int(reading.value.low) - contract.tokens
-    wanted_spare = contract.tokens_with_margin - contract.tokens
-    below = f", less than the declared margin of {wanted_spare:,}" if spare < wanted_spare else ""
+def _unseen(code: str, message: str, expected: str, evidence: str = "", proof: tuple[Proof, ...] = ()) -> Leg:
     return Leg(
         LEG,
-        "pass",
-        f"{_span(reading)} KV tokens for {contract.seqs:,} x {contract.len:,} = {contract.tokens:,}: "
-        f"{spare:,} to spare{below}",
-        expected=f"{contract.tokens:,} KV tokens",
-        actual=f"{_span(reading)} KV tokens",
-        evidence=_line(reading),
+        "no evidence",
+        message,
+        code=code,
+        expected=expected,
+        actual="not seen",
+        evidence=evidence,
+        proof=proof,
     )
-
-
-def _wanted(contract: Contract, name: str) -> int:
-    return {"kv_tokens": contract.tokens, "n_ctx_slot": contract.len, "n_slots": contract.seqs}[name]
-
-
-def _unseen(code: str, message: str, expected: str, evidence: str = "") -> Leg:
-    return Leg(LEG, "no evidence", message, code=code, expected=expected, actual="not seen", evidence=evidence)
 
 
 def _span(reading: Reading) -> str:

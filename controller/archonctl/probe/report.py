@@ -7,53 +7,23 @@ SGLang srt/entrypoints/http_server.py (``/get_server_info``).
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 
 from archonctl.deployment.schema import Contract
 from archonctl.ledger.values import BootLedger
 from archonctl.memory.interval import Interval
 from archonctl.probe.jsonread import as_int, as_str, items, pick
+from archonctl.probe.ledger_leg import pool_reading
 from archonctl.probe.values import Leg
 
 LEG = "engine-report"
 
 _CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\}\s+1(?:\.0*)?\s*$", re.M)
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
-_SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^\n]*\})?[ \t]+([0-9.eE+-]+)", re.M)
-_OTHER_RANK = re.compile(r'[{,]tp_rank="(?!0")')
-RUNNING_SAMPLES = frozenset({"llamacpp:requests_processing", "vllm:num_requests_running", "sglang:num_running_reqs"})
-WAITING_SAMPLES = frozenset({"llamacpp:requests_deferred", "vllm:num_requests_waiting", "sglang:num_queue_reqs"})
-PREEMPTION_SAMPLES = frozenset(
-    {
-        "vllm:num_preemptions_total",
-        "vllm:num_preemptions",
-        "sglang:num_retracted_requests_total",
-        "sglang:num_retracted_reqs_total",
-    }
-)
-"""Counters. radiance's ``num_requests_preempted`` and SGLang's ``num_retracted_reqs`` are gauges: how many wait now."""
-PREEMPTED_NOW = frozenset({"radiance:num_requests_preempted"})
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Requests on the engine now. ``waiting`` is None where it does not say.
-
-    ``exact`` is False where the figure is a gauge that may lag behind by many steps (SGLang writes it now and then).
-    """
-
-    running: int
-    waiting: int | None
-    exact: bool = True
-    slots: int | None = None
-    """How many can run at all, where that is told along with it."""
-
-    @property
-    def total(self) -> int:
-        """Running and waiting."""
-        return self.running + (self.waiting or 0)
+_DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +34,10 @@ class EngineReport:
     window: int | None = None
     slots: int | None = None
     kv_tokens: int | None = None
+    concurrency: float | None = None
+    """Requests of the engine's whole window that fit at once."""
+    replicas: int = 1
+    """Copies of the engine behind this address; the figures are of each."""
     model_path: str = ""
     version: str = ""
     excerpt: str = ""
@@ -71,7 +45,7 @@ class EngineReport:
     @property
     def says_nothing(self) -> bool:
         """True if no figure was found."""
-        return self.window is None and self.slots is None and self.kv_tokens is None
+        return self.window is None and self.slots is None and self.kv_tokens is None and self.concurrency is None
 
 
 def read_props(value: object, source: str) -> EngineReport:
@@ -96,60 +70,77 @@ def read_server_info(value: object, source: str) -> EngineReport:
     )
 
 
+def read_slots(value: object) -> tuple[int | None, int | None]:
+    """llama.cpp ``/slots``: how many there are, and the smallest window among them."""
+    slots = items(value)
+    windows = [as_int(pick(slot, "n_ctx")) for slot in slots]
+    known = [window for window in windows if window]
+    return len(slots) or None, min(known) if known and len(known) == len(slots) else None
+
+
+def with_slots(report: EngineReport, slots: object) -> EngineReport:
+    """A report of ``/props`` with what ``/slots`` says; where the two differ, the smaller binds and is shown."""
+    count, window = read_slots(slots)
+    if count is None:
+        return report
+    return replace(
+        report,
+        source=f"{report.source} and /slots",
+        slots=min(report.slots or count, count),
+        window=min(report.window or window, window) if window else report.window,
+    )
+
+
 def read_sglang_info(value: object, source: str) -> EngineReport:
-    """SGLang ``/get_server_info``: the server's arguments and the scheduler's figures in one table."""
+    """SGLang ``/get_server_info``: the server's arguments, the scheduler's figures, and a state for each replica.
+
+    ``max_running_requests`` is what was asked for and may be null; what the scheduler made of it is in the states.
+    Each replica of data parallelism has a pool and slots of its own; of several the smallest binds.
+    """
+    states = items(pick(value, "internal_states"))
+    slots = [as_int(pick(state, "effective_max_running_requests_per_dp")) for state in states]
+    pools = [as_int(pick(state, "memory_usage", "token_capacity")) for state in states]
+    pools.append(as_int(pick(value, "max_total_num_tokens")))
+    slots = [each for each in slots if each] or [as_int(pick(value, "max_running_requests"))]
+    known = [each for each in pools if each]
     return EngineReport(
         source,
-        window=as_int(pick(value, "context_length")) or None,
-        slots=as_int(pick(value, "max_running_requests")) or None,
-        kv_tokens=as_int(pick(value, "max_total_num_tokens")) or None,
+        window=as_int(pick(value, "context_length")) or as_int(pick(value, "context_len")) or None,
+        slots=min((each for each in slots if each), default=None),
+        kv_tokens=min(known, default=None),
+        replicas=max(1, as_int(pick(value, "dp_size")) or 1),
         model_path=as_str(pick(value, "model_path")),
         version=as_str(pick(value, "version")),
     )
 
 
 def read_cache_config(text: str, source: str) -> EngineReport:
-    """vLLM ``/metrics``. The tokens are only believed where the engine states them itself and runs one core:
-    blocks x block size is something else on hybrid models and with context parallelism."""
-    found = _CACHE_INFO.findall(text)
-    if len(found) != 1:
+    """vLLM ``/metrics``. The tokens are only believed where the engine states them itself: blocks x block size is
+    something else on hybrid models and with context parallelism. Several cores with the same figures are replicas."""
+    found = [dict(_LABEL.findall(labels)) for labels in _CACHE_INFO.findall(text)]
+    pools = {(each.get("kv_cache_size_tokens", ""), each.get("kv_cache_max_concurrency", "")) for each in found}
+    if len(pools) != 1 or len({each.get("engine", "") for each in found}) != len(found):
         return EngineReport(source)
-    labels = dict(_LABEL.findall(found[0]))
-    tokens = labels.get("kv_cache_size_tokens", "")
+    tokens, many = pools.pop()
     sound = tokens.isascii() and tokens.isdigit() and len(tokens) <= 18
-    return EngineReport(source, kv_tokens=(int(tokens) or None) if sound else None)
+    concurrency = float(many) if _DECIMAL.fullmatch(many) else None
+    return EngineReport(
+        source,
+        kv_tokens=(int(tokens) or None) if sound else None,
+        concurrency=concurrency or None,
+        replicas=len(found),
+    )
 
 
-def samples(text: str, names: frozenset[str]) -> float | None:
-    """The sum of the named Prometheus samples, or None if none is there.
-
-    SGLang's tensor-parallel ranks all state the same requests: only rank 0 counts.
-    """
-    values: list[float] = []
-    for name, labels, number in _SAMPLE.findall(text):
-        if name in names and not _OTHER_RANK.search(labels):
-            try:
-                values.append(float(number))
-            except ValueError:
-                continue
-    return sum(values) if values else None
-
-
-def load_of_metrics(text: str) -> Load | None:
-    """Requests that run or wait by Prometheus text; None if it does not say."""
-    running, waiting = samples(text, RUNNING_SAMPLES), samples(text, WAITING_SAMPLES)
-    if running is None and waiting is None:
-        return None
-    return Load(round(running or 0), None if waiting is None else round(waiting), exact="sglang:" not in text)
-
-
-def load_of_json(value: object) -> Load | None:
-    """The same from llama.cpp ``/slots`` (which knows no queue) or radiance ``/load``."""
-    if isinstance(value, list):
-        running = sum(1 for slot in items(value) if pick(slot, "is_processing") is True)
-        return Load(running, None, slots=len(value) or None)
-    running, waiting = as_int(pick(value, "running")), as_int(pick(value, "waiting"))
-    return None if running is None and waiting is None else Load(running or 0, waiting)
+def served_tokens(report: EngineReport, window: int | None) -> EngineReport:
+    """vLLM up to 0.20.0 states blocks // groups x block size for a hybrid: less than the concurrency that it states
+    beside it serves. What is served decides; ``window`` is the length that the concurrency is about."""
+    if report.concurrency is None or not window:
+        return report
+    served = int(report.concurrency * window + 0.5)
+    if report.kv_tokens is not None and report.kv_tokens >= 0.99 * served:
+        return report
+    return replace(report, kv_tokens=served or None)
 
 
 def judge_report(report: EngineReport, contract: Contract, ledger: BootLedger | None, model_path: str) -> Leg:
@@ -159,23 +150,32 @@ def judge_report(report: EngineReport, contract: Contract, ledger: BootLedger | 
     """
     if report.says_nothing:
         return Leg(LEG, "skip", f"{report.source} states no capacity", code="report-silent", required=False)
+    seqs = math.ceil(contract.seqs / report.replicas)
+    short = _short(report, contract, seqs)
+    return short or _other_model(report, model_path) or _contradiction(report, ledger) or _agreed(report)
+
+
+def _short(report: EngineReport, contract: Contract, seqs: int) -> Leg | None:
+    """The first figure that is surely too small. One replica of several holds its share of the sequences."""
+    each = f" of each of {report.replicas} replicas" if report.replicas > 1 else ""
     for stated, wanted, code, what in (
         (report.window, contract.len, "window-short", "tokens a sequence"),
-        (report.slots, contract.seqs, "slots-short", "sequences"),
-        (report.kv_tokens, contract.tokens, "kv-tokens-short", "KV tokens"),
+        (report.slots, seqs, "slots-short", "sequences"),
+        (report.kv_tokens, seqs * contract.len, "kv-tokens-short", "KV tokens"),
     ):
         if stated is not None and stated < wanted:
             return Leg(
                 LEG,
                 "fail",
-                f"{report.source} says {stated:,} {what}, the contract needs {wanted:,}: {wanted - stated:,} short",
+                f"{report.source} says {stated:,} {what}{each}, the contract needs {wanted:,}: "
+                f"{wanted - stated:,} short",
                 code=code,
                 expected=f"{wanted:,} {what}",
                 actual=f"{stated:,} {what}",
                 evidence=report.excerpt,
                 required=False,
             )
-    return _other_model(report, model_path) or _contradiction(report, ledger) or _agreed(report)
+    return None
 
 
 def _other_model(report: EngineReport, model_path: str) -> Leg | None:
@@ -195,9 +195,16 @@ def _other_model(report: EngineReport, model_path: str) -> Leg | None:
 
 
 def _contradiction(report: EngineReport, ledger: BootLedger | None) -> Leg | None:
-    for name, stated in (("n_ctx_slot", report.window), ("n_slots", report.slots), ("kv_tokens", report.kv_tokens)):
-        logged: Interval | None = ledger.get(name) if ledger else None
-        if stated is not None and logged is not None and not logged.contains(stated):
+    if ledger is None:
+        return None
+    pool = pool_reading(ledger)
+    for name, stated, logged in (
+        ("n_ctx_slot", report.window, ledger.get("n_ctx_slot")),
+        ("n_slots", report.slots, ledger.get("n_slots")),
+        ("kv_tokens", report.kv_tokens, pool.value if pool else None),
+        ("max_concurrency", report.concurrency, ledger.get("max_concurrency")),
+    ):
+        if stated is not None and logged is not None and not _agrees(logged, stated):
             return Leg(
                 LEG,
                 "no evidence",
@@ -211,6 +218,11 @@ def _contradiction(report: EngineReport, ledger: BootLedger | None) -> Leg | Non
     return None
 
 
+def _agrees(logged: Interval, stated: float) -> bool:
+    """Within the log's rounding and one more: vLLM cuts the product of a float to whole tokens."""
+    return logged.low - 1 <= stated <= logged.high + 1 if logged.low >= 1000 else logged.contains(round(stated, 2))
+
+
 def _agreed(report: EngineReport) -> Leg:
     said = [
         f"{figure:,} {what}"
@@ -218,7 +230,27 @@ def _agreed(report: EngineReport) -> Leg:
             (report.slots, "sequences"),
             (report.window, "tokens a sequence"),
             (report.kv_tokens, "KV tokens"),
+            (report.concurrency, "requests of its whole window at once"),
         )
         if figure is not None
     ]
-    return Leg(LEG, "pass", f"{report.source} says {', '.join(said)}", evidence=report.excerpt, required=False)
+    each = f", each of {report.replicas} replicas" if report.replicas > 1 else ""
+    text = f"{report.source} says {', '.join(said)}{each}"
+    return Leg(LEG, "pass", text, evidence=report.excerpt, required=False, numbers=_numbers(report))
+
+
+def _numbers(report: EngineReport) -> dict[str, int | float | str]:
+    """What was stated, by name."""
+    stated = {
+        "window_tokens": report.window,
+        "slots": report.slots,
+        "kv_tokens": report.kv_tokens,
+        "concurrency": report.concurrency,
+        "replicas": report.replicas,
+    }
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def report_json(report: EngineReport) -> dict[str, object]:
+    """As plain JSON values, for a later judgement."""
+    return asdict(report)

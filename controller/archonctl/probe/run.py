@@ -13,13 +13,18 @@ from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Api
 from archonctl.ledger.values import BootLedger
 from archonctl.probe import ladder
-from archonctl.probe.address import base_url, read_key
+from archonctl.probe.address import addresses, read_key
 from archonctl.probe.capacity import capacity
 from archonctl.probe.client import Http
+from archonctl.probe.engine import read_text
 from archonctl.probe.faults import Fault, unseen
+from archonctl.probe.interference import interference
 from archonctl.probe.jsonread import parse_json
-from archonctl.probe.ledger_leg import ledger_leg
+from archonctl.probe.ledger_leg import ledger_leg, replicas_of
 from archonctl.probe.limits import Limits
+from archonctl.probe.predictions import foretold, prefill_sizes, score_all
+from archonctl.probe.prefill import prefill
+from archonctl.probe.recall import recall
 from archonctl.probe.refusal import refusal, window_of
 from archonctl.probe.report import (
     EngineReport,
@@ -28,6 +33,9 @@ from archonctl.probe.report import (
     read_props,
     read_server_info,
     read_sglang_info,
+    report_json,
+    served_tokens,
+    with_slots,
 )
 from archonctl.probe.session import OnProgress, Session
 from archonctl.probe.values import Depth, Extras, Leg, Progress, Verdict
@@ -39,6 +47,11 @@ Check = Callable[[Session], Awaitable[Leg]]
 NO_EXTRAS = Extras()
 _SILENT = {"never-admitted", "deadline-reached", "connection-dropped", "connect-refused", "request-timeout"}
 """After these, one more request would only wait for nothing."""
+
+
+_FINDINGS = {"endpoint-open", "recall-lost", "prompt-truncated"}
+"""Failures of a leg that is not required and counts all the same; the others of such a leg are "no evidence"."""
+_PROOFS = 8
 
 
 def quiet(_event: Progress | Leg) -> None:
@@ -56,6 +69,8 @@ def probe_endpoint(
     on_leg: OnLeg = quiet,
     stop_at_failure: bool = False,
     extras: Extras = NO_EXTRAS,
+    log_name: str = "the boot log",
+    identity: Leg | None = None,
     limits: Limits | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Verdict:
@@ -64,17 +79,20 @@ def probe_endpoint(
     ``ledger`` is the reading of its boot log, or None where none was read. ``deadline`` bounds each capacity leg in
     seconds (None: derived from a measured pace); a deadline too short to tell slow from stuck gives "no evidence".
     ``on_leg`` gets each leg as soon as it is known; ``stop_at_failure`` skips the expensive legs once the contract is
-    broken. Whatever the engine does ends as a leg, never as an exception; Ctrl-C closes every connection.
+    broken. ``extras`` are legs that run only if asked for; ``identity`` is the leg about the process, judged by whoever
+    may look into it; ``log_name`` says where the ledger was read.
+
+    Whatever the engine does ends as a leg, never as an exception; Ctrl-C closes every connection.
 
     Raises DeclarationError for an address or a key file that cannot be used.
     """
     bounds = limits or Limits()
-    base, key = base_url(endpoint.service.listen), read_key(endpoint.service.api_key_file)
+    where, key = addresses(endpoint.service), read_key(endpoint.service.api_key_file)
 
     async def run() -> Verdict:
-        async with Http(base, key, bounds, transport) as http:
-            session = Session(http, endpoint, api, ledger, bounds, on_progress, deadline, extras.when_idle)
-            return await _Run(session, on_leg, legs, stop_at_failure).verdict()
+        async with Http(where, key, bounds, transport) as http:
+            session = Session(http, endpoint, api, ledger, bounds, on_progress, deadline, extras.when_idle, log_name)
+            return await _Run(session, on_leg, legs, stop_at_failure, extras, identity).verdict()
 
     return asyncio.run(run())
 
@@ -82,36 +100,67 @@ def probe_endpoint(
 class _Run:
     """One probe run: the legs so far, and which of them block others."""
 
-    def __init__(self, session: Session, on_leg: OnLeg, depth: Depth, stop_at_failure: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        on_leg: OnLeg,
+        depth: Depth,
+        stop_at_failure: bool,
+        extras: Extras,
+        identity: Leg | None,
+    ) -> None:
         self._session = session
         self._on_leg = on_leg
         self._depth = depth
         self._stop = stop_at_failure
+        self._extras = extras
+        self._identity = identity
         self._legs: dict[str, Leg] = {}
 
     async def verdict(self) -> Verdict:
         """Run every leg of the depth."""
         session, started = self._session, time.monotonic()
-        self._add(ledger_leg(session.ledger, session.contract, session.endpoint.engine.kind))
+        self._add(self._ledger())
+        if self._identity is not None:
+            self._add(self._identity)
         await self._leg("transport", ladder.transport, ())
-        await self._leg("health", ladder.health, ("transport",))
+        await self._leg("tls", ladder.tls, ("transport",), required=session.http.where.is_tls)
+        await self._leg("health", ladder.health, ("transport", "tls"))
         await self._leg("auth", ladder.auth, ("health",))
         await self._leg("models", ladder.models, ("auth",))
         await self._leg("model-id", ladder.model_id, ("models",))
         await self._leg("engine-report", _report, ("auth",), required=False)
         await self._leg("generation", ladder.generation, ("auth",))
+        await self._leg("auth-closed", ladder.closed, ("generation",), required=False)
         if self._depth != "ledger":
             await self._leg("capacity", lambda s: capacity(s, self._depth), ("generation",), costly=True)
             needs = ("generation", "capacity") if self._legs["capacity"].code in _SILENT else ("generation",)
             await self._leg("refusal", refusal, needs, costly=True)
+            await self._more(needs)
             await self._leg("alive", _alive, ("generation",))
         self._facts(time.monotonic() - started)
-        return judge(tuple(self._legs.values()), session.facts)
+        legs = tuple(self._legs.values())
+        predictions = score_all(session.endpoint.predict, legs, session.ledger)
+        return replace(judge(legs, session.facts), predictions=predictions)
+
+    async def _more(self, needs: tuple[str, ...]) -> None:
+        """Legs that were asked for by name, or by a prediction."""
+        if prefill_sizes(self._session.endpoint.predict):
+            await self._leg("prefill", prefill, needs, required=False, costly=True)
+        if self._extras.interference or foretold(self._session.endpoint.predict, "interference"):
+            await self._leg("interference", interference, needs, required=False, costly=True)
+        if self._extras.recall:
+            await self._leg("recall", recall, needs, required=False, costly=True)
+
+    def _ledger(self) -> Leg:
+        session = self._session
+        endpoint, where = session.endpoint, session.log_name
+        return ledger_leg(session.ledger, endpoint.contract, endpoint.engine.kind, where, replicas_of(endpoint))
 
     async def _leg(
         self, leg_id: str, check: Check, needs: tuple[str, ...], *, required: bool = True, costly: bool = False
     ) -> None:
-        blocked = next((each for each in needs if self._legs[each].status != "pass"), "")
+        blocked = next((each for each in needs if not _lets_on(self._legs[each])), "")
         broken = next((leg.id for leg in self._legs.values() if leg.status == "fail"), "")
         if blocked:
             self._add(Leg(leg_id, "skip", f"not run: {blocked} did not pass", required=required))
@@ -119,14 +168,16 @@ class _Run:
         if costly and self._stop and broken:
             self._add(Leg(leg_id, "skip", f"not run: {broken} failed already", required=required))
             return
-        started = time.monotonic()
+        started, http = time.monotonic(), self._session.http
+        http.exchanges.clear()
         try:
             leg = await check(self._session)
         except Fault as fault:
             leg = fault.leg(leg_id, required=required)
-            if not required:
+            if not required and fault.code not in _FINDINGS:
                 leg = replace(leg, status="no evidence")
-        self._add(replace(leg, seconds=time.monotonic() - started))
+        seen = tuple(http.exchanges.values())[-_PROOFS:]
+        self._add(replace(leg, seconds=time.monotonic() - started, proof=leg.proof + seen))
 
     def _add(self, leg: Leg) -> None:
         self._legs[leg.id] = leg
@@ -149,6 +200,11 @@ class _Run:
         session.facts |= {name: value for name, value in found.items() if value is not None}
 
 
+def _lets_on(leg: Leg) -> bool:
+    """True if the legs that need this one may run: it passed, or there was nothing for it to check."""
+    return leg.status == "pass" or (leg.status == "skip" and not leg.required)
+
+
 async def _report(session: Session) -> Leg:
     """What the engine itself says of its capacity, where it says anything."""
     api, path = session.api, session.api.report
@@ -160,8 +216,10 @@ async def _report(session: Session) -> Leg:
     if answer.status != 200:
         said = f"{path} answered HTTP {answer.status}"
         return Leg("engine-report", "skip", said, code="report-silent", required=False)
-    session.report = _clean(session, _read(session, answer.body, answer.content_type))
-    return judge_report(session.report, session.contract, session.ledger, session.endpoint.model.path)
+    report = _clean(session, _read(session, answer.body, answer.content_type))
+    session.report = await _beside(session, report)
+    leg = judge_report(session.report, session.contract, session.ledger, session.endpoint.model.path)
+    return replace(leg, observed=report_json(session.report))
 
 
 def _read(session: Session, body: bytes, content_type: str) -> EngineReport:
@@ -172,6 +230,20 @@ def _read(session: Session, body: bytes, content_type: str) -> EngineReport:
     value = parse_json(body, session.http.excerpt(body))
     read = {"llamacpp-props": read_props, "sglang-server-info": read_sglang_info}.get(form, read_server_info)
     return read(value, path)
+
+
+async def _beside(session: Session, report: EngineReport) -> EngineReport:
+    """The report with what another path adds to it: llama.cpp's slots, vLLM's window from its model list."""
+    if session.api.report_format == "vllm-metrics":
+        return served_tokens(report, session.window)
+    if session.api.report_format != "llamacpp-props" or session.api.busy != "/slots":
+        return report
+    text = await read_text(session, session.api.busy)
+    try:
+        slots = parse_json(text.encode()) if text else None
+    except Fault:
+        slots = None  # the path that matters here is /props; what /slots says beside it is not promised
+    return report if report.says_nothing else with_slots(report, slots)
 
 
 def _clean(session: Session, report: EngineReport) -> EngineReport:

@@ -34,6 +34,8 @@ class Session:
     """The caller's own bound on each capacity leg; None: derived."""
     when_idle: bool = False
     """Give up the moment that others' requests are seen."""
+    log_name: str = "the boot log"
+    """File or unit that the ledger was read from, for its proofs."""
     no_queue_metric: bool = False
     """True once the engine was found not to tell how many requests wait."""
     health: Answer | Fault | None = None

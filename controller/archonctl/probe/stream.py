@@ -31,6 +31,10 @@ class Seen:
     counted: bool = False
     """True if the engine counts while it answers, so that a token is seen even if its text is held back."""
     over: bool = False
+    drafted: int = 0
+    accepted: int = 0
+    cached_tokens: int | None = None
+    """Prompt tokens from the prefix cache; None where the engine does not say."""
 
     def absorb(self, value: object) -> Change:
         """Take one event in."""
@@ -60,6 +64,11 @@ class Seen:
             done = as_int(pick(value, "timings", "predicted_n"))
         if prompt is not None:
             self.prompt_tokens = prompt
+        cached = as_int(pick(value, "usage", "prompt_tokens_details", "cached_tokens"))
+        cached = as_int(pick(value, "timings", "cache_n")) if cached is None else cached
+        self.cached_tokens = self.cached_tokens if cached is None else cached
+        self.drafted = as_int(pick(value, "timings", "draft_n")) or self.drafted
+        self.accepted = as_int(pick(value, "timings", "draft_n_accepted")) or self.accepted
         if done is not None:
             self.completion_tokens = done
             self.counted = self.counted or not self.finished

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from archonctl.probe.predictions import Scored
 
 LegStatus = Literal["pass", "fail", "skip", "no evidence"]
 VerdictWord = Literal["holds", "broken", "no evidence"]
@@ -63,6 +66,8 @@ class Verdict:
     legs: tuple[Leg, ...]
     reasons: tuple[str, ...] = ()
     facts: dict[str, int | float | str] = field(default_factory=dict)
+    predictions: tuple[Scored, ...] = ()
+    """What was foretold of this change, scored. A falsified one says nothing of the contract."""
 
 
 @dataclass(frozen=True, slots=True)

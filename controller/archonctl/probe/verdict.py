@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from archonctl.probe.predictions import scored_json
 from archonctl.probe.values import Leg, Verdict
 
 SCHEMA = "archonctl.probe/1"
@@ -43,6 +44,7 @@ def verdict_json(verdict: Verdict, endpoint: str) -> dict[str, Any]:
         "legs": [_leg(leg) for leg in verdict.legs],
         "reasons": list(verdict.reasons),
         "facts": dict(verdict.facts),
+        "predictions": [scored_json(each) for each in verdict.predictions],
     }
 
 

@@ -278,9 +278,14 @@ def _load_event(tail: Tail, progress: Progress, elapsed_s: float) -> Event:
     return Event("load", last[-1] if last else "waiting for its first line", elapsed_s, progress.fraction, True)
 
 
-def http_health(host: str, port: int, path: str, timeout_s: float = 2.0) -> Health:
-    """One GET of the health path, without proxies or redirects."""
+def http_health(host: str, port: int, path: str, timeout_s: float = 2.0, *, tls: bool = False) -> Health:
+    """One GET of the health path, without proxies or redirects. Whose certificate it is does not matter yet."""
     connection = HTTPConnection(host, port, timeout=timeout_s)
+    if tls:
+        from http.client import HTTPSConnection
+        from ssl import _create_unverified_context
+
+        connection = HTTPSConnection(host, port, timeout=timeout_s, context=_create_unverified_context())
     try:
         connection.request("GET", path)
         response = connection.getresponse()

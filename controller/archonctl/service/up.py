@@ -23,6 +23,7 @@ from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import GateRefusal, HostRefusal, UsageError
 from archonctl.ledger.values import BootLedger
 from archonctl.plan.values import Plan
+from archonctl.probe.address import speaks_tls
 from archonctl.probe.values import Verdict
 from archonctl.service.events import Event, OnEvent, Phase, ignore
 from archonctl.service.exits import ExitStatus
@@ -162,11 +163,12 @@ class _Start:
         assert self.log is not None
         reader = self.rooms.reader(self.loaded)
         path, host, port = self.rooms.health_path(self.loaded), connect_host(self.address[0]), self.address[1]
+        tls = speaks_tls(self.loaded.endpoint.service)
         boot = follow(
             engine,
             self.log,
             reader,
-            lambda: http_health(host, port, path),
+            lambda: http_health(host, port, path, tls=tls),
             Limits.derive(model_bytes, self.loaded.endpoint.service.load_timeout_s),
             model_bytes=model_bytes,
             remarks=lambda: reader.result().remarks,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from archonctl.probe.address import Addresses
 from archonctl.probe.client import Answer, Http
 from archonctl.probe.faults import Fault
 from archonctl.probe.limits import Limits
@@ -23,7 +24,7 @@ from support.probing import API, SHORT, boot_ledger, endpoint, leg, told
 
 def get(lie: Callable[[lies.Handler], None], total_s: float = 2.0, max_bytes: int = 1000) -> Answer:
     async def ask(base: str) -> Answer:
-        async with Http(base, "", SHORT) as http:
+        async with Http(Addresses(base, base), "", SHORT) as http:
             return await http.get("/x", total_s, max_bytes)
 
     with lying_server(Engine(override={"/x": lie})) as server:
@@ -73,7 +74,7 @@ def test_a_cut_body_is_a_dropped_connection() -> None:
 
 def test_connections_are_not_reused() -> None:
     async def ask(base: str) -> None:
-        async with Http(base, "", SHORT) as http:
+        async with Http(Addresses(base, base), "", SHORT) as http:
             for _ in range(3):
                 await http.get("/health", 2.0, 1000)
 

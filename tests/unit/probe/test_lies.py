@@ -315,7 +315,7 @@ UNSEEN: dict[str, tuple[Engine, str, str]] = {
         "hold-unproven",
     ),
     "others use it": (
-        on("/slots", lies.answers_json([{"id": 0, "is_processing": True}])),
+        on("/slots", lies.answers_json([{"id": i, "is_processing": i == 0} for i in range(4)])),
         "capacity",
         "engine-busy",
     ),
@@ -466,7 +466,7 @@ def test_the_ledger_depth_sends_no_full_height_request() -> None:
     with lying_server(Engine()) as server:
         verdict = probe(server, legs="ledger")
     assert verdict.word == "holds", told(verdict)
-    assert [path for _, path, _ in server.requests] == ["/health", "/v1/models", "/props", CHAT]
+    assert [path for _, path, _ in server.requests] == ["/health", "/v1/models", "/props", "/slots", CHAT]
 
 
 def test_a_deadline_too_short_to_tell_is_no_evidence() -> None:

@@ -19,8 +19,9 @@ from archonctl.probe.answers import (
 )
 from archonctl.probe.faults import Fault
 from archonctl.probe.jsonread import as_int, parse_json, pick
+from archonctl.probe.metrics import load_of_json, load_of_metrics, samples
 from archonctl.probe.redact import Redactor
-from archonctl.probe.report import load_of_json, read_cache_config, read_props, read_server_info, samples
+from archonctl.probe.report import read_cache_config, read_props, read_server_info, read_sglang_info, with_slots
 from archonctl.probe.sse import SseParser
 from archonctl.probe.stream import Seen
 
@@ -46,7 +47,8 @@ def test_no_json_upsets_a_reader(value: object) -> None:
     listed_window(value, "m")
     load_of_json(value)
     read_props(value, "/props")
-    read_server_info(value, "/server_info")
+    with_slots(read_server_info(value, "/server_info"), value)
+    read_sglang_info(value, "/get_server_info")
     seen = Seen()
     seen.absorb(value)
     assert seen.tokens >= 0
@@ -66,6 +68,7 @@ def test_nesting_without_end_is_a_fault() -> None:
 @given(st.text(max_size=300))
 def test_no_metrics_text_upsets_a_reader(text: str) -> None:
     samples(text, frozenset({"a"}))
+    load_of_metrics(text)
     read_cache_config(text, "/metrics")
 
 
