@@ -1,7 +1,8 @@
 """vLLM's table against the real help text of 0.32.0, and against command lines of public reports, pages and guides.
 
 Every line stands with the release that it was written for or ran into, and with its public source. The parser of that
-release takes what is under GOOD and refuses what is under STALE.
+release takes what is under GOOD and refuses what is under STALE (each was tried on it); it takes --device of 0.24.0 for
+the beginning of another flag.
 """
 
 from __future__ import annotations
