@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from archonctl.probe.predictions import scored_json
@@ -29,6 +29,16 @@ def judge(legs: Sequence[Leg], facts: Mapping[str, int | float | str] | None = N
             reasons.append(f"not run: {', '.join(skipped)}")
         return Verdict("no evidence", tuple(legs), tuple(reasons or ["nothing was checked"]), dict(facts or {}))
     return Verdict("holds", tuple(legs), (), dict(facts or {}))
+
+
+def with_leg(verdict: Verdict, leg: Leg) -> Verdict:
+    """The verdict with one more leg, after the first: it can only take away from what was said."""
+    legs, own = (*verdict.legs[:1], leg, *verdict.legs[1:]), judge([leg])
+    if leg.status == "fail":
+        return replace(verdict, word="broken", legs=legs, reasons=(*own.reasons, *verdict.reasons))
+    if leg.required and leg.status != "pass" and verdict.word != "broken":
+        return replace(verdict, word="no evidence", legs=legs, reasons=(*own.reasons, *verdict.reasons))
+    return replace(verdict, legs=legs)
 
 
 def _reason(leg: Leg) -> str:

@@ -24,10 +24,13 @@ from archonctl.errors import GateRefusal, HostRefusal, UsageError
 from archonctl.ledger.values import BootLedger
 from archonctl.plan.values import Plan
 from archonctl.probe.address import speaks_tls
+from archonctl.probe.identity import judge_identity
 from archonctl.probe.values import Verdict
+from archonctl.probe.verdict import with_leg
 from archonctl.service.events import Event, OnEvent, Phase, ignore
 from archonctl.service.exits import ExitStatus
 from archonctl.service.follow import Boot, Limits, check_listener, follow, http_health
+from archonctl.service.identity import look
 from archonctl.service.interrupts import Interrupted, Interrupts
 from archonctl.service.launcher import Engine, close_log, log_of, mode_of, record, start_engine
 from archonctl.service.logtail import LogSource
@@ -35,7 +38,7 @@ from archonctl.service.lookup import find_running
 from archonctl.service.preflight import connect_host, split_listen
 from archonctl.service.process import EngineProcess
 from archonctl.service.state import EndpointState, Mode, state_dir
-from archonctl.service.unit import UnitProcess
+from archonctl.service.unit import UnitProcess, show
 from archonctl.service.values import OnVerdict, Options, Prepared, Rooms, UpResult
 
 
@@ -118,7 +121,7 @@ class _Start:
         engine = self.start(prepared)
         boot, ledger = self.boot(engine, model_bytes)
         running = record(self.state, engine, prepared, self.loaded, self.mode, self.address)
-        verdict = self.probe(engine, ledger)
+        verdict = self.probe(engine, ledger, prepared)
         result = UpResult(self.loaded.name, plan, prepared.folder, running, boot, ledger, verdict, "running")
         if on_verdict is not None:
             on_verdict(result)
@@ -183,11 +186,15 @@ class _Start:
         self.say("ledger", ledger_line(ledger, boot))
         return boot, ledger
 
-    def probe(self, engine: Engine, ledger: BootLedger) -> Verdict:
+    def probe(self, engine: Engine, ledger: BootLedger, prepared: Prepared) -> Verdict:
         """Ask the engine itself; one that died meanwhile does not hold, whatever was answered before."""
         self.say("probe", "asking the engine")
+        group = show(engine.unit).control_group if isinstance(engine, UnitProcess) else ""
+        endpoint, port = self.loaded.endpoint, self.address[1]
+        who = judge_identity(look(endpoint, prepared.argv, port, engine.pid, control_group=group), ledger)
         with self.interrupts.for_asyncio():
             verdict = self.rooms.probe(self.loaded, ledger, lambda text, f: self.say("probe", text, f, progress=True))
+        verdict = with_leg(verdict, who)
         status = engine.poll()
         if status is not None:
             reason = f"the engine ended while it was probed: {status.words}"
