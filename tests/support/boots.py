@@ -78,8 +78,10 @@ _LLAMA_OTHERS: tuple[BootCase, ...] = (
 _EAGER = ("--enforce-eager", "--load-format", "dummy")
 
 
-def _vllm(name: str, arch: str, flags: str, space: float = 1, **geometry: int) -> BootCase:
-    env = {"VLLM_CPU_KVCACHE_SPACE": f"{space:g}"} if space else {}
+def _vllm(name: str, arch: str, flags: str, space_gib: int = 1, **geometry: int) -> BootCase:
+    env = {"VLLM_CPU_KVCACHE_SPACE": f"{space_gib}"}
+    if "parallel-size" in flags:
+        env["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"  # else a rank wants a NUMA node of its own
     return BootCase(f"vllm-{name}", "vllm", arch, (*flags.split(), *_EAGER), geometry, env)
 
 
@@ -95,10 +97,10 @@ _VLLM: tuple[BootCase, ...] = (
     _vllm("half-sliding", "gpt-oss", "--max-model-len 32768"),
     _vllm("experts", "qwen3moe", "--max-model-len 16384 --max-num-seqs 3"),
     _vllm("auto-length", "llama", "--max-model-len auto", layers=24),
-    _vllm("block-64", "qwen3", "--max-model-len 8192 --block-size 64", 0.5),
+    _vllm("block-64", "qwen3", "--max-model-len 8192 --block-size 64"),
     _vllm("blocks-override", "qwen3", "--max-model-len 8192 --num-gpu-blocks-override 100"),
     _vllm("kv-bytes", "qwen3", "--max-model-len 8192 --kv-cache-memory-bytes 805306368"),
-    _vllm("no-prefix-caching", "llama", "--max-model-len 20000 --no-enable-prefix-caching", 1.5, layers=3, kv_heads=1),
+    _vllm("no-prefix-caching", "llama", "--max-model-len 20000 --no-enable-prefix-caching", 2, layers=3, kv_heads=1),
     _vllm("sliding-fp8", "gemma3", "--max-model-len 32768 --kv-cache-dtype fp8", layers=6),
     _vllm("two-stages", "qwen3", "--max-model-len 8192 --pipeline-parallel-size 2"),
     _vllm("unknown-flag", "qwen3", "--max-model-len 8192 --swap-space 4"),

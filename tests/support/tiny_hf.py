@@ -99,6 +99,8 @@ def _own(arch: str, common: Config, layers: int, hidden: int, heads: int, head_d
         return {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", **own, **hidden_act}
     if arch == "gpt-oss":
         own = {"sliding_window": 128, "layer_types": kinds, "num_local_experts": 4, "tie_word_embeddings": False}
+        yarn = {"rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0}
+        own["rope_parameters"] = {**yarn, "truncate": False, "original_max_position_embeddings": 4096}
         return {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "num_experts_per_tok": 2, **own}
     if arch == "deepseek2":
         latent: Config = {

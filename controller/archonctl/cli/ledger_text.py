@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from archonctl.cli.output import Output
 from archonctl.ledger.check import CheckReport
+from archonctl.ledger.essentials import essentials
 from archonctl.ledger.names import plain, unit_of
-from archonctl.ledger.values import BootLedger, Remark
+from archonctl.ledger.values import BootLedger, Change, Reading, Remark
 
 _SEVERITY = {"refusal": "red", "warning": "yellow"}
 
@@ -16,11 +17,11 @@ def ledger_text(ledger: BootLedger, cause: Remark | None, out: Output) -> str:
     lines = [f"{out.paint(ledger.engine + version, 'bold')}  {ledger.lines_read:,} lines read"]
     if ledger.boots > 1:
         lines.append(f"  {ledger.boots} boots in this log; the figures are those of the last")
+    lines += _essentials(ledger)
     width = max((len(name) for name in ledger.figures), default=0)
     for name, reading in ledger.figures.items():
-        value = plain(reading)
-        shown = f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
-        lines.append(f"  {name:<{width}}  {shown:>14} {unit_of(ledger.engine, name):<6}  line {reading.line_no}")
+        unit = unit_of(ledger.engine, name)
+        lines.append(f"  {name:<{width}}  {_shown(reading):>14} {unit:<6}  line {reading.line_no}")
     lines += [f"  {name}: {fact}" for name, fact in ledger.facts.items()]
     if ledger.missing:
         lines.append(out.paint(f"  not printed, so no evidence: {', '.join(ledger.missing)}", "yellow"))
@@ -36,6 +37,33 @@ def ledger_text(ledger: BootLedger, cause: Remark | None, out: Output) -> str:
     if cause and not ledger.ready_line:
         lines.append(f"{out.paint('REFUSED', 'bold', 'red')}  {cause.code}: archonctl explain {cause.code}")
     return "\n".join(lines)
+
+
+def _shown(reading: Reading) -> str:
+    value = plain(reading)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def _essentials(ledger: BootLedger) -> list[str]:
+    """What matters of any engine, with the rounding of the log as a range, and "not printed" where it is not there."""
+    lines = []
+    for each in essentials(ledger):
+        name, unit = each.name.removesuffix("_bytes"), "MiB" if each.name.endswith("_bytes") else ""
+        if each.reading is None:
+            lines.append(f"  {name.replace('_', ' '):<16}  {'not printed':>22}")
+            continue
+        value, scale = each.reading.value, 2.0**20 if unit else 1.0
+        low, high = (f"{end / scale:,.{1 if unit or end != int(end) else 0}f}" for end in (value.low, value.high))
+        shown = low if low == high else f"{low} to {high}"
+        lines.append(f"  {name.replace('_', ' '):<16}  {shown:>22} {unit:<4} line {each.reading.line_no}")
+    return [*lines, ""] if lines and ledger.figures else []
+
+
+def change_text(engine: str, change: Change) -> str:
+    """What one line of a followed log told, in a line; "" for nothing."""
+    told = [f"{name} {_shown(r)} {unit_of(engine, name)}".rstrip() for name, r in change.figures.items()]
+    told += [f"{remark.severity} {remark.code}" for remark in change.remarks]
+    return ", ".join([*(["a boot begins"] if change.boot else []), *told, *(["ready"] if change.ready else [])])
 
 
 def check_text(report: CheckReport, out: Output) -> str:

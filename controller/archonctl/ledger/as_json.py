@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import ceil, floor
+
 from archonctl.ledger.check import CheckedCase, CheckReport
+from archonctl.ledger.essentials import Essential, essentials
 from archonctl.ledger.names import plain, unit_of
 from archonctl.ledger.refusal import refusal
 from archonctl.ledger.values import BootLedger, Reading, Remark
@@ -24,6 +27,7 @@ def ledger_json(ledger: BootLedger) -> Json:
         "ready_line": ledger.ready_line or None,
         "boots": ledger.boots,
         "lines_read": ledger.lines_read,
+        "essentials": {each.name: _essential(each) for each in essentials(ledger)},
         "figures": {name: _reading(ledger.engine, name, reading) for name, reading in ledger.figures.items()},
         "facts": dict(ledger.facts),
         "missing": list(ledger.missing),
@@ -42,6 +46,17 @@ def _reading(engine: str, name: str, reading: Reading) -> Json:
         "line": reading.line_no,
         "text": reading.text,
     }
+
+
+def _essential(each: Essential) -> Json | None:
+    """Whole bytes and tokens: the low end rounded down, the high end up."""
+    if each.reading is None:
+        return None
+    value = each.reading.value
+    exact = {"value": plain(each.reading), "low": round(value.low, 6), "high": round(value.high, 6)}
+    whole = {"value": round(value.best), "low": floor(value.low), "high": ceil(value.high)}
+    ends = exact if each.name == "concurrency" else whole
+    return {**ends, "figure": each.figure, "line": each.reading.line_no}
 
 
 def _remark(remark: Remark) -> Json:

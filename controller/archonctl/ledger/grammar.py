@@ -108,6 +108,8 @@ class Grammar:
     """Ids of the rows that only this engine prints."""
     source_lines: Mapping[str, str] = field(default_factory=dict)
     """Version by the source line that logs the capacity ("kv_cache_utils.py:716"): a hint, no more."""
+    essentials: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each essential (see ``essentials``) the figures that carry it, the best first; "a + b" is a sum."""
     make_book: BookMaker = Book
 
     def read(self, row: Row, match: re.Match[str], rank: str, line_no: int, text: str) -> Sighting:
@@ -130,6 +132,11 @@ class Grammar:
             if value is not None:
                 figures[name] = Find(value, line_no, text)
         return Sighting(row.id, figures, facts, rank, line_no, text)
+
+
+def bytes_in(unit: str) -> float:
+    """Bytes in one of a unit as engines print it ("GB" is 2**30); 1 for a unit that is none of bytes."""
+    return _BYTES.get(unit, 1.0)
 
 
 def number(printed: str, unit: str, wanted: str, places: int = 0) -> Interval | None:
@@ -205,6 +212,7 @@ def grammar(engine: str) -> Grammar:
         core=frozenset(cast("list[str]", raw.get("core", []))),
         own=own,
         source_lines=cast(Mapping[str, str], raw.get("source_lines", {})),
+        essentials={k: tuple(v) for k, v in cast("Mapping[str, list[str]]", raw.get("essentials", {})).items()},
         make_book=_book(engine),
     )
 

@@ -11,12 +11,11 @@ from archonctl.errors import HostRefusal
 from archonctl.service.logtail import READ_BYTES, LineSplitter
 from archonctl.service.process import LOG_HEAD_BYTES
 
-
 START_COMMAND = "archon-start"
 """The program that execs the engine in an installed unit: journald names what both of them write by it."""
 
 
-def _command(unit: str, invocation: str, *, user: bool = False) -> list[str]:
+def journal_command(unit: str, invocation: str, *, user: bool = False) -> list[str]:
     """What the unit's engine wrote; systemd's words about the unit are not the engine's, nor are those of the checks
     before and after it in a unit of the template ``archon@``. ``user``: a unit of the user's own manager."""
     match = [f"_SYSTEMD_{'USER_' if user else ''}UNIT={unit}", f"_SYSTEMD_INVOCATION_ID={invocation}"]
@@ -43,7 +42,7 @@ class JournalTail:
             raise HostRefusal("log-unwritable", err.strerror or str(err), where=str(keep)) from None
         try:
             self._journal = subprocess.Popen(
-                [*_command(unit, invocation, user=user), "--follow", "--no-tail"],
+                [*journal_command(unit, invocation, user=user), "--follow", "--no-tail"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -112,7 +111,7 @@ def journal_text(unit: str, invocation: str, limit_bytes: int = LOG_HEAD_BYTES, 
     """The beginning of what one start of a unit wrote. Raises HostRefusal ``journal-unreadable``."""
     try:
         with subprocess.Popen(
-            _command(unit, invocation, user=user),
+            journal_command(unit, invocation, user=user),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
