@@ -175,3 +175,8 @@ def test_scripts_are_executable_and_say_how_they_are_used() -> None:
         assert text.startswith("#!"), path
         head = [line for line in text.splitlines()[1:4] if line.strip("#\"' \t")]
         assert head, f"{path} does not say what it does"
+
+
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -142,11 +142,11 @@ refused() {
 @test "from a person's shell, sudo -n raises" {
   limit 100
   mkdir "$place/bin"
-  mkfifo -m 666 "$place/asked"
+  mkfifo -m 666 "$place/asked" "$place/done"
   # what sudo does, root does here: the account itself could not
-  printf '#!/bin/bash\n[[ "$*" == "-n tee /sys/module/ttm/parameters/pages_limit" ]] || exit 1\nexec cat >%s\n' "$place/asked" >"$place/bin/sudo"
+  printf '#!/bin/bash\n[[ "$*" == "-n tee /sys/module/ttm/parameters/pages_limit" ]] || exit 1\ncat >%s\nread -r <%s\n' "$place/asked" "$place/done" >"$place/bin/sudo"
   chmod 755 "$place/bin/sudo"
-  beside="read -r pages <$place/asked; echo \$pages >$host/module/ttm/parameters/pages_limit" \
+  beside="read -r pages <$place/asked; echo \$pages >$host/module/ttm/parameters/pages_limit; echo >$place/done" \
     run -0 as_nobody env "PATH=$place/bin:/usr/bin:/bin" "$preflight" --raise --wait 0 "$place/x.env"
   [ "$(limit)" = 1024000 ]
 }

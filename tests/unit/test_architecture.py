@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).parents[2] / "controller" / "archonctl"
 
 # Each room may import itself and what stands before it; rooms on one line do not see each other.
 ORDER = [
-    {"errors", "findings", "memory"},
+    {"errors", "findings"},
+    {"memory"},
     {"deployment", "host", "model"},
     {"engines"},
     {"plan", "runbook"},
