@@ -178,5 +178,5 @@ def test_scripts_are_executable_and_say_how_they_are_used() -> None:
 
 
 def test_every_test_file_has_a_name_of_its_own() -> None:
-    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    names = [path.name for path in (REPOSITORY / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
