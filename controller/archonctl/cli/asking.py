@@ -33,10 +33,11 @@ def confirmation(out: Output, *, yes: bool) -> Callable[[Preview], None]:
     return ask
 
 
-def need_root() -> None:
-    """Raises HostRefusal ``not-permitted`` for anyone else: releases and units are root's."""
+def need_root(*, user: bool = False) -> None:
+    """Raises HostRefusal ``not-permitted`` for anyone else: releases and units are root's, but for ``user``'s own."""
     import os
 
-    if os.geteuid() != 0:
+    if not user and os.geteuid() != 0:
         why = "a change writes to /var/lib/archon and /etc/systemd/system, which are root's"
-        raise HostRefusal("not-permitted", why, hint="sudo; --check and the reading verbs need no privileges")
+        hint = "sudo, or --user for your own service manager; --check and the reading verbs need no privileges"
+        raise HostRefusal("not-permitted", why, hint=hint)

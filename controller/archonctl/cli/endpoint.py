@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from archonctl.errors import UsageError
 
 if TYPE_CHECKING:
     from archonctl.service.installed import Installed
+    from archonctl.service.place import Place
 
 _FLAGS = {
     "seqs": "contract.seqs",
@@ -26,6 +28,11 @@ _FLAGS = {
 
 def endpoint_of(args: Namespace, out: Output) -> LoadedEndpoint:
     """The endpoint that the arguments mean; says on stderr when it was chosen without being named."""
+    return loader_of(args, out)({})
+
+
+def loader_of(args: Namespace, out: Output) -> Callable[[Mapping[str, str]], LoadedEndpoint]:
+    """Loads what the arguments mean, with the values of more dotted keys over them; says as ``endpoint_of``."""
     path, said = find_endpoint(args.endpoint, os.environ, _here())
     if said:
         out.talk(f"archonctl: {said}")
@@ -33,38 +40,51 @@ def endpoint_of(args: Namespace, out: Output) -> LoadedEndpoint:
         key: getattr(args, name) for name, key in _FLAGS.items() if getattr(args, name) is not None
     }
     flags |= dict(parse_setting(text) for text in args.set)
-    return load_endpoint(path, flags, os.environ)
+    return lambda more: load_endpoint(path, {**flags, **more}, os.environ)
 
 
-def installed_of(word: str | None, out: Output) -> Installed:
+def installed_of(word: str | None, out: Output, *, user: bool = False) -> Installed:
     """The installed endpoint that a name or a declaration's path means; its declaration need not be there any more.
 
     Raises UsageError ``endpoint-not-installed``, or as ``find_endpoint``.
     """
     from archonctl.service.installed import Installed, installed_names
 
-    names = installed_names()
+    root, where = Path("/"), place_of(user=user)
+    names = installed_names(root, where)
     chosen = word or os.environ.get(VARIABLE, "")
     if not chosen and names:
         preferred = [name for name in names if name == PREFERRED] or names
         if len(preferred) == 1:
             out.talk(f"archonctl: endpoint {preferred[0]} (of {len(names)} installed)")
-            return Installed(preferred[0])
+            return Installed(preferred[0], root, where)
     if chosen in names:
-        return Installed(chosen)
+        return Installed(chosen, root, where)
     path, _said = find_endpoint(chosen or None, os.environ, _here())
     if path.stem not in names:
         known = ", ".join(names) or "none"
         why = f"{path.stem} is not installed on this machine"
         raise UsageError("endpoint-not-installed", why, hint=f"archonctl apply {path.stem}; installed: {known}")
-    return Installed(path.stem)
+    return Installed(path.stem, root, where)
 
 
-def all_installed(words: list[str], out: Output) -> list[Installed]:
+def all_installed(words: list[str], out: Output, *, user: bool = False) -> list[Installed]:
     """The named installed endpoints, else all of them. Raises as ``installed_of``."""
     from archonctl.service.installed import Installed, installed_names
 
-    return [installed_of(word, out) for word in words] or [Installed(name) for name in installed_names()]
+    root, where = Path("/"), place_of(user=user)
+    named = [installed_of(word, out, user=user) for word in words]
+    return named or [Installed(name, root, where) for name in installed_names(root, where)]
+
+
+def place_of(*, user: bool) -> Place:
+    """The machine's endpoints, whatever the environment says, or this user's. Raises UsageError ``user-is-root``."""
+    from archonctl.service.place import SYSTEM, Place
+
+    if user and os.geteuid() == 0:
+        why = "--user is for an ordinary user's own service manager, and this is root"
+        raise UsageError("user-is-root", why, hint="leave out --user, or run it as that user in a session of theirs")
+    return Place.of_user(os.environ) if user else SYSTEM
 
 
 def _here() -> Path:

@@ -54,12 +54,19 @@ def _with_groups(loaded: LoadedEndpoint) -> Endpoint:
 
 
 def render_release(
-    loaded: LoadedEndpoint, command: CommandLine, plan_digest: str = "", home: Path | None = None, preflight: str = ""
+    loaded: LoadedEndpoint,
+    command: CommandLine,
+    plan_digest: str = "",
+    home: Path | None = None,
+    preflight: str = "",
+    *,
+    own_manager: bool = False,
 ) -> Release:
     """The release of one endpoint. Writes nothing.
 
     ``preflight`` is the text of ``preflight.env``, where a plan gave one (``preflight_text``). ``home`` is the absolute
-    folder where the files will lie when the unit starts (default: where the template unit looks). Raises
+    folder where the files will lie when the unit starts (default: where the template unit looks); ``own_manager`` says
+    that it is a user's own unit. Raises
     DeclarationError ``endpoint-name``, ``release-inline-secret``, ``env-value-unrepresentable``,
     ``argument-unrepresentable``, ``release-path-unsupported`` or ``declaration-bad-value``.
     """
@@ -79,6 +86,7 @@ def render_release(
         timeout_s=start_s,
         where=loaded.origins.get("service.user", ""),
         stop_s=max(STOP_S, command.container.stop_s + STOP_MARGIN_S) if command.container else STOP_S,
+        own_manager=own_manager,
     )
     unit_name = f"archon-{name}.service"
     texts = {

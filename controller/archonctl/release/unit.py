@@ -47,6 +47,9 @@ _HARDENING = (
     "RestrictSUIDSGID=yes",
 )
 
+_WITHOUT_PRIVILEGES = frozenset({"NoNewPrivileges", "LockPersonality", "RestrictNamespaces", "RestrictSUIDSGID"})
+"""What a user's own manager can do too; the others drop capabilities or mount, and would fail the start (218, 226)."""
+
 
 def load_timeout_s(model_bytes: int | None, declared_s: int | None) -> int:
     """Seconds that a start may take: as declared, else from the model's bytes at the slowest read, in tens of seconds.
@@ -91,16 +94,18 @@ def settings(
     timeout_s: int,
     where: str = "service.user",
     stop_s: int = STOP_S,
+    own_manager: bool = False,
 ) -> tuple[list[str], list[str]]:
     """The lines of ``[Unit]`` and of ``[Service]`` that both the rendered unit and the drop-in have.
 
-    Raises DeclarationError ``declaration-bad-value`` for a user that systemd would not take.
+    ``own_manager``: for ``systemctl --user``. Raises DeclarationError ``declaration-bad-value`` for a user that systemd
+    would not take.
     """
     # each try may take the whole start time: a window that is too short would never see the limit reached
     window_s = RESTART_TRIES * (timeout_s + RESTART_MAX_S + stop_s)
     unit = [f"StartLimitIntervalSec={window_s}", f"StartLimitBurst={RESTART_TRIES}"]
     service = []
-    if user:
+    if user and not own_manager:
         if not _USER.fullmatch(user):
             message = f"service.user is {user[:40]!a}, expected the name or number of an account"
             raise DeclarationError("declaration-bad-value", message, where=where)
@@ -123,7 +128,7 @@ def settings(
         # the container's processes stay in the unit's control group, so that stopping the unit stops them
         service.append("Delegate=yes")
     else:
-        service += _HARDENING
+        service += [line for line in _HARDENING if not own_manager or line.partition("=")[0] in _WITHOUT_PRIVILEGES]
     return unit, service
 
 
@@ -154,9 +159,10 @@ def unit_text(name: str, argv: Sequence[str], env_file: str, lines: tuple[list[s
 def drop_in_text(name: str, lines: tuple[list[str], list[str]]) -> str:
     """What ``archon@NAME.service`` needs beyond the template."""
     unit, service = lines
-    # an empty assignment takes the template's own value away: its list would be added to, its account be kept
+    # an empty assignment takes the template's own value away: its list would be added to
     service = [part for line in service for part in (_reset(line), line) if part]
-    if not any(line.startswith("User=") for line in service):
+    if "Delegate=yes" in service and not any(line.startswith("User=") for line in service):
+        # a container of root's own runtime; an engine that is in none keeps the template's unprivileged account
         service.insert(0, "User=")
     head = f"# Rendered by archonctl. Place: /etc/systemd/system/archon@{name}.service.d/10-release.conf"
     return "\n".join([head, "[Unit]", *unit, "", "[Service]", *service, ""])

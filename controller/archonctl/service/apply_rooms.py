@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pwd
 import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from archonctl.deployment.load import LoadedEndpoint
@@ -23,6 +23,7 @@ from archonctl.release.values import Release
 from archonctl.service import procfs
 from archonctl.service.artefact import check_artefact, image_of
 from archonctl.service.dbus import Job, JobVerb, Systemd, dependants, open_bus
+from archonctl.service.engine_account import check_access, engine_account
 from archonctl.service.events import Event, OnEvent, Say
 from archonctl.service.gone import group_pids, wait_gone
 from archonctl.service.installed import Installed
@@ -33,7 +34,7 @@ from archonctl.service.surroundings import surroundings
 from archonctl.service.turn import Hands, Judged
 from archonctl.service.unit import UNIT_DIR, UnitState, show
 from archonctl.service.unit_log import last_lines
-from archonctl.service.verdicts import PLACE, judged_of, written_verdict
+from archonctl.service.verdicts import judged_of, written_verdict
 from archonctl.service.verify import verify_installed
 
 PREFLIGHT = Path("/usr/lib/archon/ttm-preflight.sh")
@@ -42,28 +43,33 @@ _REFUSED = re.compile(r"^ttm-preflight: refused: ([a-z-]+): (.*)$", re.MULTILINE
 _NOTE = re.compile(r"^ttm-preflight: note: (.*)$", re.MULTILINE)
 
 
-def rooms(say: Say) -> ApplyRooms:
-    """The rooms as they are."""
+def rooms(say: Say, *, user: bool = False) -> ApplyRooms:
+    """The rooms as they are; ``user``: for a user's own service manager, where root checks nothing."""
 
     def check(loaded: LoadedEndpoint, argv: tuple[str, ...], installed: Installed) -> tuple[str, ...]:
         return check_host(loaded, argv, installed, say)
 
-    return ApplyRooms(plan_endpoint, check_endpoint, render, check, preflight)
+    return ApplyRooms(
+        plan_endpoint, check_endpoint, partial(render, user=user), check, no_preflight if user else preflight
+    )
 
 
 @contextmanager
-def hands() -> Iterator[Hands]:
-    """The hands as they are, with the bus open. Raises HostRefusal ``no-systemd``, and as ``open_bus``."""
+def hands(*, user: bool = False) -> Iterator[Hands]:
+    """The hands as they are, with the bus open; ``user``: over this user's own service manager.
+
+    Raises HostRefusal ``no-systemd``, and as ``open_bus``.
+    """
     _need_systemd()
-    with open_bus() as bus:
-        yield hands_over(bus)
+    with open_bus(user=user) as bus:
+        yield hands_over(bus, user=user)
 
 
 @contextmanager
-def looking_hands() -> Iterator[Hands]:
+def looking_hands(*, user: bool = False) -> Iterator[Hands]:
     """Hands that only look: no bus is opened, and no privilege is needed. Raises HostRefusal ``no-systemd``."""
     _need_systemd()
-    yield hands_over(Looking())
+    yield hands_over(Looking(user), user=user)
 
 
 def _need_systemd() -> None:
@@ -75,13 +81,16 @@ def _need_systemd() -> None:
 class Looking:
     """systemd as anybody may ask it; a start, a stop or a reload is refused."""
 
+    def __init__(self, user: bool = False) -> None:
+        self._user = user
+
     def show(self, unit: str) -> UnitState:
         """See ``Systemd``."""
-        return show(unit)
+        return show(unit, user=self._user)
 
     def dependants(self, unit: str) -> tuple[str, ...]:
         """See ``Systemd``."""
-        return dependants(unit)
+        return dependants(unit, user=self._user)
 
     def reload(self) -> None:
         """Refused."""
@@ -100,7 +109,7 @@ def _only_looking(what: str) -> HostRefusal:
     return HostRefusal("not-permitted", f"--check changes nothing: no {what}", hint="leave out --check")
 
 
-def hands_over(systemd: Systemd) -> Hands:
+def hands_over(systemd: Systemd, *, user: bool = False) -> Hands:
     """The hands as they are, over this systemd."""
 
     def gone(release: StoredRelease | None, before: UnitState) -> None:
@@ -110,14 +119,14 @@ def hands_over(systemd: Systemd) -> Hands:
     def facts(installed: Installed, release: StoredRelease) -> dict[str, str | int]:
         return surroundings(installed, release, systemd.show(installed.unit))
 
-    return Hands(systemd, written_verdict, judge, gone, last_lines, facts)
+    return Hands(systemd, written_verdict, judge, gone, partial(last_lines, user=user), facts)
 
 
-def render(loaded: LoadedEndpoint, home: Path, plan: Plan) -> Release:
+def render(loaded: LoadedEndpoint, home: Path, plan: Plan, *, user: bool = False) -> Release:
     """The release as the template unit will find it, with what root's preflight has to check."""
     command = command_of(loaded)
     checks = preflight_text(loaded.name, loaded.endpoint.engine.kind, command, plan.forecast, load_host(loaded))
-    return render_release(loaded, command, home=home, preflight=checks)
+    return render_release(loaded, command, home=home, preflight=checks, own_manager=user)
 
 
 def check_host(loaded: LoadedEndpoint, argv: tuple[str, ...], installed: Installed, say: Say) -> tuple[str, ...]:
@@ -128,13 +137,12 @@ def check_host(loaded: LoadedEndpoint, argv: tuple[str, ...], installed: Install
         what = f"unit {found.unit}" if found.unit else f"pid {found.pid}"
         hint = f"archonctl stop {installed.name} first"
         raise HostRefusal("already-running", f"archonctl up runs {installed.name} ({what})", hint=hint)
-    resolve_binary(argv[0])
-    user = endpoint.service.user
-    if user and not user.isdigit() and user not in {entry.pw_name for entry in pwd.getpwall()}:
-        raise HostRefusal("user-missing", f"there is no user {user}", where="service.user", hint=f"useradd -r {user}")
-    _check_port(endpoint.service.listen, show(installed.unit))
-    image_of(argv, endpoint.engine.image)
-    return check_artefact(endpoint.model, installed.folder / "artefact.json", say)
+    program = resolve_binary(argv[0])
+    account = engine_account(endpoint, installed.name, installed.where)
+    remarks = check_access(account, program, endpoint.model.path) if account else ()
+    _check_port(endpoint.service.listen, show(installed.unit, user=installed.where.user))
+    image_of(argv, endpoint.engine.image, account)
+    return (*remarks, *check_artefact(endpoint.model, installed.folder / "artefact.json", say))
 
 
 def _check_port(listen: str, state: UnitState) -> None:
@@ -171,6 +179,11 @@ def preflight(folder: Path, script: Path = PREFLIGHT) -> tuple[str, ...]:
     raise HostRefusal("preflight-failed", f"{script.name}: exit {done.returncode}: {last[0]}", where=str(file))
 
 
+def no_preflight(_folder: Path) -> tuple[str, ...]:
+    """What is said instead in a user's own service manager."""
+    return ("root's preflight is not run for a user's own unit: no limit is raised",)
+
+
 def judge(installed: Installed, depth: Depth, say: Say) -> Judged:
     """Ask what runs now, apart from root's rights. Raises ArchonError, see ``verify_installed``."""
 
@@ -178,5 +191,5 @@ def judge(installed: Installed, depth: Depth, say: Say) -> Judged:
         say(event.phase, event.text, event.fraction, progress=event.progress)
 
     hear: OnEvent = tell
-    found = verify_installed(installed.name, PLACE, depth=depth, on_event=hear)
+    found = verify_installed(installed.name, installed.where, depth=depth, on_event=hear)
     return judged_of(found.word, dict(found.value))

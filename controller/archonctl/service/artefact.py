@@ -7,11 +7,13 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from archonctl.deployment.schema import ModelRef
 from archonctl.errors import HostRefusal, ModelError
+from archonctl.service.engine_account import EngineAccount
 from archonctl.service.events import Say
 from archonctl.service.preflight import check_model
 from archonctl.service.state import atomic_write
@@ -72,8 +74,10 @@ def _hashed(path: Path, memo: Path, say: Say) -> str:
     return found
 
 
-def image_of(argv: Sequence[str], image: str) -> str:
+def image_of(argv: Sequence[str], image: str, account: EngineAccount | None = None) -> str:
     """The local id of the image that a container command runs; empty where the command runs no container.
+
+    ``account`` is whom the unit runs as: a rootless podman keeps images of its own for every account.
 
     Raises HostRefusal ``image-missing`` where it is not here (it would be pulled while nothing serves), and
     ``image-unreadable`` where the runtime gives no answer.
@@ -81,27 +85,40 @@ def image_of(argv: Sequence[str], image: str) -> str:
     if not image or PurePosixPath(argv[0]).name not in RUNTIMES:
         return ""
     command = [argv[0], "image", "inspect", "--format", "{{.Id}}", image]
-    code, out, said = _ask(command)
+    code, out, said = _ask(command, account)
     if code == 0 and out:
         return out
     if "no such image" in said.lower() or "not known" in said.lower():
-        hint = f"{argv[0]} pull {image}"
-        raise HostRefusal(
-            "image-missing", f"the image is not on this machine: {image}", where="engine.image", hint=hint
-        )
+        hint = f"{_as(account)}{argv[0]} pull {image}"
+        why = f"the image is not on this machine{_for(account)}: {image}"
+        raise HostRefusal("image-missing", why, where="engine.image", hint=hint)
     raise HostRefusal("image-unreadable", f"{' '.join(command[:3])}: {said or f'exit {code}'}", where="engine.image")
 
 
-def container_image(argv: Sequence[str]) -> str:
+def container_image(argv: Sequence[str], account: EngineAccount | None = None) -> str:
     """The image id that the running container of this command has; empty where that cannot be told."""
     if PurePosixPath(argv[0]).name not in RUNTIMES or "--name" not in argv:
         return ""
     name = argv[argv.index("--name") + 1]
-    code, out, _said = _ask([argv[0], "container", "inspect", "--format", "{{.Image}}", name])
+    code, out, _said = _ask([argv[0], "container", "inspect", "--format", "{{.Image}}", name], account)
     return out if code == 0 else ""
 
 
-def _ask(command: Sequence[str]) -> tuple[int, str, str]:
+def _as(account: EngineAccount | None) -> str:
+    ids = account is not None and not account.is_root
+    return f"sudo -u {account.name} env HOME={account.home} " if account is not None and ids else ""
+
+
+def _for(account: EngineAccount | None) -> str:
+    return f" for {account.name} ({account.home})" if _as(account) and account is not None else ""
+
+
+def _ask(command: Sequence[str], account: EngineAccount | None) -> tuple[int, str, str]:
+    options: Mapping[str, Any] = {"env": {**os.environ, "LC_ALL": "C"}}
+    if account is not None and not account.is_root and os.geteuid() == 0:
+        if not account.home.is_dir():
+            return 125, "", f"no such image: {account.home} is not there yet"
+        options = account.options
     try:
         done = subprocess.run(
             command,
@@ -111,7 +128,7 @@ def _ask(command: Sequence[str]) -> tuple[int, str, str]:
             errors="replace",
             timeout=_ANSWER_S,
             check=False,
-            env={**os.environ, "LC_ALL": "C"},
+            **options,
         )
     except (OSError, subprocess.TimeoutExpired) as err:
         return 125, "", f"{type(err).__name__} {err}"

@@ -115,7 +115,9 @@ class Carrier:
         """It holds: dependants, history, done."""
         self.remarks += self.turn.start_again(change.dependants)
         if self.turn.state().file_state == "disabled":
-            self.remarks.append(f"it is not started at boot: systemctl enable {self.installed.unit}")
+            user = "--user " if self.installed.where.user else ""
+            at_boot = f"systemctl {user}enable {self.installed.unit}{'; loginctl enable-linger' if user else ''}"
+            self.remarks.append(f"it is not started at boot: {at_boot}")
         event = history.ROLLED_BACK if change.by_hand else history.APPLIED
         self.record(event, attempt, release, change.old, change.id)
         self.close()

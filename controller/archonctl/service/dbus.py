@@ -89,16 +89,17 @@ class _BusJob:
             self._bus.reopen()
             if self._bus.has_job(self._path):
                 return None
-            state = show(self._unit)
+            state = self._bus.show(self._unit)
             reached = state.ended if self._verb == "stop" else state.active == "active"
             return "done" if reached else "failed"
 
 
 class Bus:
-    """systemd over the system bus. Use ``open_bus``."""
+    """systemd over the system bus, or a user's own over hers. Use ``open_bus``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, user: bool = False) -> None:
         """Raises HostRefusal ``pystemd-missing`` or ``bus-unreachable``."""
+        self._user = user
         self._results: dict[str, str] = {}
         self._bus = self._open()
 
@@ -119,8 +120,8 @@ class Bus:
             self._results[_text(path)] = _text(result)
 
         self._callback = removed  # libsystemd keeps a bare pointer to it
-        bus = DBus()
-        with _refusing("the system bus"):
+        bus = DBus(user_mode=self._user)
+        with _refusing("the user bus" if self._user else "the system bus"):
             bus.open()
             bus.match_signal(_NAME, _PATH, _MANAGER, b"JobRemoved", removed, None)
             bus.call_method(_NAME, _PATH, _MANAGER, b"Subscribe", [])
@@ -187,11 +188,11 @@ class Bus:
 
     def show(self, unit: str) -> UnitState:
         """See ``Systemd``."""
-        return show(unit)
+        return show(unit, user=self._user)
 
     def dependants(self, unit: str) -> tuple[str, ...]:
         """See ``Systemd``."""
-        return dependants(unit)
+        return dependants(unit, user=self._user)
 
     def reload(self) -> None:
         """See ``Systemd``."""
@@ -209,24 +210,25 @@ class Bus:
 
 
 @contextlib.contextmanager
-def open_bus() -> Iterator[Bus]:
+def open_bus(*, user: bool = False) -> Iterator[Bus]:
     """A connection to systemd. Raises HostRefusal ``pystemd-missing`` or ``bus-unreachable``."""
-    bus = Bus()
+    bus = Bus(user=user)
     try:
         yield bus
     finally:
         bus.close()
 
 
-def dependants(unit: str, ask: Callable[..., str] = systemctl) -> tuple[str, ...]:
+def dependants(unit: str, ask: Callable[..., str] = systemctl, *, user: bool = False) -> tuple[str, ...]:
     """Active units that are stopped with ``unit``, nearest first. Raises HostRefusal ``systemctl-failed``."""
+    words = ("--user", "show") if user else ("show",)
     found: list[str] = []
     queue = [unit]
     while queue:
-        text = ask("show", queue.pop(0), f"--property={','.join(_INVERSE)}")
+        text = ask(*words, queue.pop(0), f"--property={','.join(_INVERSE)}")
         names = [name for line in text.splitlines() for name in line.partition("=")[2].split()]
         new = [name for name in dict.fromkeys(names) if name not in found and name != unit]
-        active = [name for name in new if ask("show", name, "--property=ActiveState").strip() in _RUNNING]
+        active = [name for name in new if ask(*words, name, "--property=ActiveState").strip() in _RUNNING]
         found += active
         queue += active
     return tuple(found)

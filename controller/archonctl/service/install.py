@@ -33,6 +33,7 @@ STEPS_SINCE = 254
 """The first systemd that knows RestartSteps= (systemd.service(5))."""
 
 _UNIT_FILES = ("archon@.service", "archon-verify@.service", "archon-verify@.timer", "archon-failed@.service")
+_LIBEXEC = ("archon-start", "archon-failed")
 _LAUNCHER = """\
 #!{python} -I
 # archonctl {version}, placed by `archonctl install`.
@@ -132,19 +133,23 @@ def uninstall(root: Path = Path("/"), say: Say = lambda _text: None) -> Installe
     return Installed(0, 0, removed, str(root))
 
 
-def install_user(home: Path, program: Path, state: Path, say: Say = lambda _text: None) -> Installed:
-    """The unit for this user's own manager. ``program`` is the archonctl that it calls. Raises ``install-unwritable``.
+def install_user(
+    home: Path, program: Path, state: Path, say: Say = lambda _text: None, config: Path | None = None
+) -> Installed:
+    """The units for this user's own manager. ``config`` is where hers lie otherwise than in ``~/.config``.
+
+    ``program`` is the archonctl that they call. Raises ``install-unwritable``.
 
     No root: the limits of the machine stay as they are, and root's checks are not made.
     """
     lib, units = home / ".local/lib/archon", shipped("units")
-    text = (units / "user" / "archon@.service").read_text(encoding="utf-8")
-    for key, value in (("lib", lib), ("bin", program), ("state", state)):
-        text = text.replace(f"@{key}@", str(value).replace("%", "%%"))
-    files = {
-        lib / "archon-start": ((units / "libexec" / "archon-start").read_bytes(), 0o755),
-        home / ".config/systemd/user/archon@.service": (text.encode(), 0o644),
-    }
+    config = config or home / ".config"
+    files = {lib / name: ((units / "libexec" / name).read_bytes(), 0o755) for name in _LIBEXEC}
+    for unit in _UNIT_FILES:
+        text = (units / "user" / unit).read_text(encoding="utf-8")
+        for key, value in (("lib", lib), ("bin", program), ("state", state)):
+            text = text.replace(f"@{key}@", str(value).replace("%", "%%"))
+        files[config / "systemd/user" / unit] = (text.encode(), 0o644)
     written = 0
     with _refusing(home):
         for path, (content, mode) in files.items():
@@ -161,7 +166,7 @@ def system_layout(python: str) -> Layout:
     files: dict[str, tuple[bytes, int]] = {}
     for name in _UNIT_FILES:
         files[f"{UNITS}/{name}"] = ((units / name).read_bytes(), 0o644)
-    for name in ("archon-start", "archon-failed"):
+    for name in _LIBEXEC:
         files[f"{LIB}/{name}"] = ((units / "libexec" / name).read_bytes(), 0o755)
     files[f"{LIB}/ttm-preflight.sh"] = ((scripts / "ttm-preflight.sh").read_bytes(), 0o755)
     files["/usr/lib/sysusers.d/archon.conf"] = ((units / "archon.sysusers.conf").read_bytes(), 0o644)

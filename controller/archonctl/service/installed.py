@@ -21,35 +21,36 @@ from archonctl.errors import HostRefusal, UsageError
 from archonctl.release.disk import refusing, sync_folder
 from archonctl.release.env_file import parse_env
 from archonctl.release.load import StoredRelease, load_release
-from archonctl.release.render import ARGV_FILE, DROP_IN_FILE, ENV_FILE, INSTALLED
+from archonctl.release.render import ARGV_FILE, DROP_IN_FILE, ENV_FILE
 from archonctl.release.store import CURRENT, DIGEST_CHARS, current_name, switch_current
 from archonctl.service.history import History, read_history
+from archonctl.service.place import SYSTEM, Place
 from archonctl.service.state import EndpointState, atomic_write
 from archonctl.service.transaction import Transaction, load
 
 DROP_IN = "10-release.conf"
 SPARE_LINK = ".back"
-_UNITS = Path("/etc/systemd/system")
 _DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_CHARS}}}")
 _FILE_LIMIT_BYTES = 4 << 20
 
 
 class Installed:
-    """The places of one endpoint below ``root`` (``/``, or a folder in tests)."""
+    """The places of one endpoint below ``root`` (``/``, or a folder in tests); ``where`` says whose it is."""
 
-    def __init__(self, name: str, root: Path = Path("/")) -> None:
+    def __init__(self, name: str, root: Path = Path("/"), where: Place = SYSTEM) -> None:
         """Raises UsageError ``endpoint-name`` for a name that is no plain file name."""
         self.name = name
         self.root = root
-        self.state = EndpointState(below(root, INSTALLED), name)
+        self.where = where
+        self.state = EndpointState(below(root, where.state), name)
         self.unit = f"archon@{name}.service"
         self.folder = self.state.folder
         self.releases = self.state.releases
-        self.home = INSTALLED / name / "releases" / CURRENT
+        self.home = where.state / name / "releases" / CURRENT
         self.history_file = self.folder / "history.jsonl"
         self.proc = root / "proc"
-        self._spare_drop_in = below(root, _UNITS) / f"{self.unit}.d" / f".{DROP_IN}.back"
-        self.drop_in_file = below(root, _UNITS) / f"{self.unit}.d" / DROP_IN
+        self._spare_drop_in = below(root, where.units) / f"{self.unit}.d" / f".{DROP_IN}.back"
+        self.drop_in_file = below(root, where.units) / f"{self.unit}.d" / DROP_IN
 
     @property
     def exists(self) -> bool:
@@ -168,16 +169,16 @@ def below(root: Path, path: Path) -> Path:
     return root / path.relative_to("/")
 
 
-def installed_names(root: Path = Path("/")) -> list[str]:
+def installed_names(root: Path = Path("/"), where: Place = SYSTEM) -> list[str]:
     """Endpoints that have a release, a history or a half-done change."""
     try:
-        names = os.listdir(below(root, INSTALLED))  # noqa: PTH208
+        names = os.listdir(below(root, where.state))  # noqa: PTH208
     except OSError:
         return []
     found = []
     for name in sorted(names):
         with contextlib.suppress(UsageError):
-            if Installed(name, root).exists:
+            if Installed(name, root, where).exists:
                 found.append(name)
     return found
 

@@ -13,6 +13,7 @@ from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import HostRefusal, NoEvidence
 from archonctl.ledger.values import BootLedger
 from archonctl.service import procfs
+from archonctl.service.place import SYSTEM, Place
 from archonctl.service.state import EndpointState, Running, argv_digest, state_dir, stop_process
 
 
@@ -21,10 +22,13 @@ def find_running(state: EndpointState) -> Running | None:
 
     Raises HostRefusal ``state-unreadable``, ``systemctl-failed``.
     """
-    return find_recorded(state) or find_installed(state.endpoint)
+    found = find_recorded(state) or find_installed(state.endpoint)
+    if found is None and os.geteuid() != 0 and os.environ.get("XDG_RUNTIME_DIR"):
+        found = find_installed(state.endpoint, Place.of_user(os.environ))
+    return found
 
 
-def find_installed(name: str) -> Running | None:
+def find_installed(name: str, where: Place = SYSTEM) -> Running | None:
     """The engine of ``archon@NAME.service``; None if that is down. Raises HostRefusal ``systemctl-failed``.
 
     ``host``, ``port`` and the release are empty where its release cannot be read.
@@ -33,10 +37,12 @@ def find_installed(name: str) -> Running | None:
     from archonctl.service.preflight import split_listen
     from archonctl.service.unit import UNIT_DIR, show
 
-    if not UNIT_DIR.is_dir() or (now := show(f"archon@{name}.service")).ended:
+    installed = Installed(name, Path("/"), where)
+    if not UNIT_DIR.is_dir() or (where.user and not installed.exists):
+        return None
+    if (now := show(installed.unit, user=where.user)).ended:
         return None
     who = (procfs.identity(now.main_pid) if now.main_pid else None) or procfs.Identity(0, 0, "")
-    installed = Installed(name)
     host, port, digest, folder, declaration = "", 0, "", "", ""
     with contextlib.suppress(HostRefusal):
         release = installed.stored(installed.current())
@@ -96,7 +102,8 @@ def boot_log(running: Running) -> bytes:
     if not running.log and running.unit:
         from archonctl.service.journal import journal_text
 
-        return journal_text(running.unit, running.invocation)
+        found = journal_text(running.unit, running.invocation)
+        return found or journal_text(running.unit, running.invocation, user=os.geteuid() != 0)
     try:
         with Path(running.log).open("rb") as file:
             return file.read(LOG_HEAD_BYTES)
@@ -129,7 +136,7 @@ def ledger_of_running(
     return reader.result(), running.log or f"the journal of {running.unit}"
 
 
-def stop(state: EndpointState, grace_s: float = 10.0) -> Running | None:
+def stop(state: EndpointState, grace_s: float = 10.0, where: Place = SYSTEM) -> Running | None:
     """Stop what an earlier ``up`` left running, and nothing else; None if nothing runs.
 
     A child is stopped under its supervisor, which then says that it died. Raises HostRefusal ``up-in-progress`` while
@@ -139,7 +146,7 @@ def stop(state: EndpointState, grace_s: float = 10.0) -> Running | None:
     if found is None:
         if state.recorded() is not None:
             state.clear()
-        return stop_installed(state)
+        return stop_installed(state, where)
     if found.mode == "child":
         stop_process(found, grace_s)
         return found
@@ -152,17 +159,20 @@ def stop(state: EndpointState, grace_s: float = 10.0) -> Running | None:
     return found
 
 
-def stop_installed(state: EndpointState) -> Running | None:
+def stop_installed(state: EndpointState, where: Place = SYSTEM) -> Running | None:
     """Stop ``archon@NAME.service``; None if that is down. Root waits for no apply; a polkit rule is enough for others.
 
     Raises HostRefusal ``up-in-progress``, ``not-permitted``, ``systemctl-failed``, ``pystemd-missing``.
     """
     from archonctl.service.dbus import open_bus
 
-    found = find_installed(state.endpoint)
+    found = find_installed(state.endpoint, where)
     if found is None:
         return None
-    with state.lock() if os.access(state.folder, os.W_OK) else contextlib.nullcontext(), open_bus() as bus:
+    with (
+        state.lock() if os.access(state.folder, os.W_OK) else contextlib.nullcontext(),
+        open_bus(user=where.user) as bus,
+    ):
         job = bus.begin("stop", found.unit)
         while (result := job.wait(1.0)) is None:
             pass

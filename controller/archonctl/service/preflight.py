@@ -165,7 +165,7 @@ def check_model(path: str, declared_bytes: int | None) -> int:
     where = Path(path)
     try:
         found = where.stat()
-        actual = sum(part.stat().st_size for part in _parts(where)) if _is_many(where) else found.st_size
+        actual = sum(part.stat().st_size for part in model_parts(where)) if is_many(where) else found.st_size
     except FileNotFoundError:
         raise ModelError("model-missing", "no such file", where=path, hint="set model.path") from None
     except OSError as err:
@@ -182,11 +182,11 @@ def check_model(path: str, declared_bytes: int | None) -> int:
     return actual
 
 
-def _is_many(path: Path) -> bool:
+def is_many(path: Path) -> bool:
     return path.is_dir() or _SPLIT.search(path.name) is not None
 
 
-def _parts(path: Path) -> list[Path]:
+def model_parts(path: Path) -> list[Path]:
     """The files of a folder, or of a split GGUF (llama.cpp names them NAME-00001-of-00003.gguf)."""
     if path.is_dir():
         return [file for file in path.rglob("*") if file.is_file()]

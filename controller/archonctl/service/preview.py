@@ -84,7 +84,8 @@ def preview(loaded: LoadedEndpoint, rooms: ApplyRooms, installed: Installed, sta
     """
     if state.load == "not-found":
         why = f"{installed.unit} has no unit file"
-        raise HostRefusal("unit-not-installed", why, hint="archonctl install places archon@.service")
+        words = "archonctl install --user" if installed.where.user else "archonctl install"
+        raise HostRefusal("unit-not-installed", why, hint=f"{words} places archon@.service")
     plan = rooms.plan(loaded)
     refuse_short(loaded, plan)
     findings = rooms.gate(loaded)

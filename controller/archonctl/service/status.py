@@ -40,7 +40,7 @@ def last_verdict(installed: Installed, state: UnitState) -> Record | None:
     """The latest verdict on the current release: of the history, or newer, of this start by the unit itself."""
     digest = installed.current()
     recorded = installed.history().last(digest)
-    written = written_record(installed.name, digest, state.invocation)
+    written = written_record(installed, digest, state.invocation)
     if written is None or (recorded is not None and recorded.at >= written.at):
         return recorded
     return replace(written, facts={**recorded.facts, **written.facts}) if recorded else written

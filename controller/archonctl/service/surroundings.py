@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -12,7 +13,9 @@ from archonctl.host.kernel_files import Reader
 from archonctl.release.load import StoredRelease
 from archonctl.service import procfs
 from archonctl.service.artefact import container_image, image_of
+from archonctl.service.engine_account import engine_account
 from archonctl.service.installed import Installed, argv_of
+from archonctl.service.place import Place
 from archonctl.service.running import cmdline_of, runs
 from archonctl.service.unit import UnitState
 
@@ -39,7 +42,7 @@ def surroundings(installed: Installed, release: StoredRelease, state: UnitState)
     if (pages := pages_limit(installed.root)) is not None:
         facts["pages_limit"] = pages
     facts |= _model(release.loaded.endpoint.model.path)
-    if image := _image(release, state):
+    if image := _image(release, state, installed.where):
         facts["image"] = image
     if digest := file_digest(state.fragment):
         facts["unit_file"] = digest
@@ -75,12 +78,15 @@ def _model(path: str) -> Facts:
     return {"model_bytes": info.st_size, "model_mtime_ns": info.st_mtime_ns}
 
 
-def _image(release: StoredRelease, state: UnitState) -> str:
-    argv = argv_of(release)
-    running = container_image(argv) if state.main_pid else ""
+def _image(release: StoredRelease, state: UnitState, where: Place) -> str:
+    argv, endpoint = argv_of(release), release.loaded.endpoint
+    account = None
+    with contextlib.suppress(HostRefusal):
+        account = engine_account(endpoint, release.loaded.name, where)
+    running = container_image(argv, account) if state.main_pid else ""
     if running:
         return running
     try:
-        return image_of(argv, release.loaded.endpoint.engine.image)
+        return image_of(argv, endpoint.engine.image, account)
     except HostRefusal:
         return ""

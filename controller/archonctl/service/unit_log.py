@@ -10,22 +10,24 @@ TAIL_LINES = 20
 _ANSWER_S = 20.0
 
 
-def log_command(unit: str, invocation: str, *, lines: int | None = None, follow: bool = False) -> list[str]:
+def log_command(
+    unit: str, invocation: str, *, lines: int | None = None, follow: bool = False, user: bool = False
+) -> list[str]:
     """The journalctl command that shows one start of a unit; all of its starts where the invocation is unknown."""
     words = ["journalctl", "--no-pager", "--quiet", "--output=short-iso"]
     words += [f"--lines={'all' if lines is None else lines}"] if lines is not None or follow else []
     words += ["--follow"] if follow else []
     if not invocation:
-        return [*words, f"--unit={unit}"]
+        return [*words, f"--{'user-' if user else ''}unit={unit}"]
     # "+" is "or": what its processes wrote, and what systemd wrote about it
-    return [*words, f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
+    return [*words, f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"{'USER_' if user else ''}INVOCATION_ID={invocation}"]
 
 
-def last_lines(unit: str, invocation: str, lines: int = TAIL_LINES) -> tuple[str, ...]:
+def last_lines(unit: str, invocation: str, lines: int = TAIL_LINES, *, user: bool = False) -> tuple[str, ...]:
     """The end of what the processes of one start wrote; empty where the journal does not tell. Raises nothing."""
     if not invocation:
         return ()
-    match = [f"_SYSTEMD_UNIT={unit}", f"_SYSTEMD_INVOCATION_ID={invocation}"]
+    match = [f"_SYSTEMD_{'USER_' if user else ''}UNIT={unit}", f"_SYSTEMD_INVOCATION_ID={invocation}"]
     command = ["journalctl", "--no-pager", "--quiet", "--output=cat", "--all", f"--lines={lines}", *match]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, check=False)

@@ -5,26 +5,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from archonctl.probe.values import Depth
-from archonctl.release.render import INSTALLED
 from archonctl.release.store import DIGEST_CHARS
 from archonctl.service.history import VERIFIED, Record
 from archonctl.service.installed import Installed
+from archonctl.service.place import Place
 from archonctl.service.turn import AttemptWord, Judged
-from archonctl.service.verify import Place
 
 _DEPTHS: tuple[Depth, ...] = ("ledger", "admission", "full")
 _WORDS: tuple[AttemptWord, ...] = ("holds", "broken", "no evidence")
 _LIMIT_BYTES = 8 << 20
-PLACE = Place(INSTALLED, Path("/run/archon"), user=False)
-"""Where the system's endpoints and their verdicts lie, whatever the caller's environment says."""
 
 
 def written_verdict(installed: Installed, digest: str, invocation: str, depth: Depth) -> Judged | None:
     """The verdict on this start of this release, if it looked as deep as is wanted (or does not hold)."""
-    value = _written(installed.name, digest, invocation)
+    value = _written(installed.where, installed.name, digest, invocation)
     word = _word(value)
     if word is None:
         return None
@@ -34,9 +30,9 @@ def written_verdict(installed: Installed, digest: str, invocation: str, depth: D
     return judged
 
 
-def written_record(name: str, digest: str, invocation: str) -> Record | None:
+def written_record(installed: Installed, digest: str, invocation: str) -> Record | None:
     """The same as an event of the history."""
-    value = _written(name, digest, invocation)
+    value = _written(installed.where, installed.name, digest, invocation)
     word, at, boot = _word(value), value.get("at"), value.get("boot_id")
     if word is None or not isinstance(at, int | float):
         return None
@@ -60,13 +56,13 @@ def _word(value: Mapping[str, object]) -> AttemptWord | None:
     return next((each for each in _WORDS if each == value.get("verdict")), None)
 
 
-def _written(name: str, digest: str, invocation: str) -> Mapping[str, object]:
-    """What lies there; empty if it is of another start, of another release, or not root's."""
-    path = PLACE.verdict(name)
+def _written(where: Place, name: str, digest: str, invocation: str) -> Mapping[str, object]:
+    """What lies there; empty if it is of another start, of another release, or of somebody who does not judge here."""
+    path, owner = where.verdict(name), os.getuid() if where.user else 0
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
-            value = json.loads(file.read(_LIMIT_BYTES)) if os.fstat(handle).st_uid == 0 else None
+            value = json.loads(file.read(_LIMIT_BYTES)) if os.fstat(handle).st_uid == owner else None
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(value, dict) or not invocation or value.get("invocation") != invocation:

@@ -16,25 +16,35 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
+from archonctl import __version__
 from archonctl.engines import adapter
 from archonctl.errors import ArchonError, HostRefusal, NoEvidence
 from archonctl.ledger.as_json import ledger_json
 from archonctl.ledger.reader import LedgerReader
 from archonctl.ledger.refusal import refusal
+from archonctl.ledger.values import BootLedger
+from archonctl.probe.address import speaks_tls
+from archonctl.probe.identity import Process, judge_identity
 from archonctl.probe.run import probe_endpoint
+from archonctl.probe.stored import evidence, kept_lines, ledger_from
 from archonctl.probe.values import Depth, Leg, Progress
-from archonctl.probe.verdict import verdict_json
+from archonctl.probe.verdict import leg_json, verdict_json
 from archonctl.release.load import StoredRelease, load_release
-from archonctl.release.store import CURRENT
+from archonctl.release.store import CURRENT, DIGEST_CHARS
 from archonctl.release.unit import is_final_refusal
+from archonctl.release.values import ARGV_FILE
 from archonctl.service import procfs
 from archonctl.service.events import Event, OnEvent, Phase
 from archonctl.service.follow import EngineExited, Limits, check_listener, follow, http_health
+from archonctl.service.identity import deployed_at, look
 from archonctl.service.journal import JournalTail
+from archonctl.service.locate import locate_in_journal
+from archonctl.service.place import Place
 from archonctl.service.preflight import connect_host, split_listen
 from archonctl.service.separated import Account, Message, Send, account, apart
-from archonctl.service.state import SYSTEM_STATE, EndpointState, atomic_write, state_dir
+from archonctl.service.state import EndpointState, atomic_write
 from archonctl.service.unit import UnitProcess, UnitState, show
+from archonctl.service.verdict_store import keep_or_say
 
 SCHEMA = "archonctl.verify/1"
 VERIFIER = "archon-verify"
@@ -42,34 +52,6 @@ VERIFIER = "archon-verify"
 
 Word = Literal["holds", "broken", "no evidence"]
 EXIT = {"holds": 0, "broken": 1, "no evidence": 3}
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an installed endpoint's files are: the system's, or those of a user's own manager."""
-
-    state: Path
-    run: Path
-    user: bool
-
-    @classmethod
-    def of(cls, environ: Mapping[str, str], uid: int | None = None) -> Place:
-        """The system's for root, else the user's (``$XDG_RUNTIME_DIR/archon``)."""
-        is_user = (os.geteuid() if uid is None else uid) != 0
-        runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-        run = environ.get("ARCHON_RUN_DIR") or (f"{runtime}/archon" if is_user else "/run/archon")
-        chosen = environ.get("ARCHON_STATE_DIR")
-        # root's units read the system's state even where root could not write it
-        state = SYSTEM_STATE if not is_user and not chosen else state_dir(environ)
-        return cls(state, Path(run), is_user)
-
-    def verdict(self, name: str) -> Path:
-        """The last verdict on an endpoint since this boot."""
-        return self.run / f"{name}.verdict.json"
-
-    def refusal(self, name: str) -> Path:
-        """Left by a start that would only fail the same way: ``archon-start`` reads it before a restart."""
-        return self.run / f"{name}.refusal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +97,13 @@ def verify_installed(
     judge = _Judge(release, unit, state, place.user, depth, deadline)
     engine = UnitProcess(unit, state, 0.0, user=place.user)
 
+    seen: list[Process] = []
+
     def hear(message: Message) -> None:
-        if message.get("ready") is True and not release.loaded.endpoint.engine.image:
-            check_listener(engine, split_listen(release.loaded.endpoint.service.listen)[1])
+        if message.get("ready") is True:
+            if not release.loaded.endpoint.engine.image:
+                check_listener(engine, split_listen(release.loaded.endpoint.service.listen)[1])
+            seen.append(_look(name, place, release, state))
         if "phase" in message:
             on_event(_event(message))
 
@@ -127,7 +113,45 @@ def verify_installed(
         if err.code != "port-in-use":
             raise
         found = _failed("broken", err)
-    return _record(name, place, release, state, depth, found, time.monotonic() - began)
+    if seen:
+        add_identity(found, seen[-1])
+    verified, stored = _record(name, place, release, state, depth, found, time.monotonic() - began)
+    folder = EndpointState(place.state, name).folder
+    if trouble := keep_or_say(folder, release.digest[:DIGEST_CHARS], "verify", stored, time.time()):
+        on_event(Event("verdict", trouble, time.monotonic() - began))
+    return verified
+
+
+def _look(name: str, place: Place, release: StoredRelease, state: UnitState) -> Process:
+    """Who listens now, as this process may see it: root sees all."""
+    argv = tuple(map(str, json.loads(release.files[ARGV_FILE])))
+    return look(
+        release.loaded.endpoint,
+        argv,
+        split_listen(release.loaded.endpoint.service.listen)[1],
+        state.main_pid,
+        control_group=state.control_group,
+        deployed_at=deployed_at(EndpointState(place.state, name).releases / CURRENT),
+    )
+
+
+def add_identity(found: Message, process: Process) -> None:
+    """The leg about the process in a judge's answer; it can only take away from the word."""
+    probe, logged = found.get("probe"), found.get("ledger")
+    if not isinstance(probe, dict) or not isinstance(probe.get("legs"), list):
+        return
+    ledger: BootLedger | None = None
+    with contextlib.suppress(TypeError, ValueError, KeyError):
+        ledger = ledger_from(logged) if isinstance(logged, dict) else None
+    leg = judge_identity(process, ledger)
+    probe["legs"].insert(1, leg_json(leg))
+    word = "broken" if leg.status == "fail" else "no evidence" if leg.required and leg.status != "pass" else ""
+    if not word or found.get("verdict") == "broken" or found.get("verdict") == word:
+        return
+    reasons = found.get("reasons")
+    now = [f"{leg.id}: {leg.message}", *(reasons if isinstance(reasons, list) else [])]
+    found |= {"verdict": word, "reasons": now, "code": leg.code if word == "broken" else found.get("code")}
+    probe |= {"verdict": word, "reasons": now}
 
 
 def _verifier(release: StoredRelease) -> Account | None:
@@ -188,13 +212,15 @@ class _Judge:
         )
         say("verdict", verdict.word)
         code = next((leg.code for leg in verdict.legs if leg.status == "fail" and leg.code), None)
+        probe = locate_in_journal(verdict_json(verdict, loaded.name), self.unit, self.state.invocation, user=self.user)
         return {
             "verdict": verdict.word,
             "code": code,
             "reasons": list(verdict.reasons),
             "boot_seconds": round(boot_s, 3),
             "ledger": ledger_json(ledger),
-            "probe": verdict_json(verdict, loaded.name),
+            "probe": probe,
+            "kept": kept_lines(ledger, loaded.endpoint),
         }
 
     def _boot(self, reader: LedgerReader, say: Say, send: Send) -> float:
@@ -203,13 +229,14 @@ class _Judge:
         engine = UnitProcess(self.unit, self.state, 0.0, user=self.user)
         host, port = split_listen(loaded.endpoint.service.listen)
         path, model_bytes = adapter(loaded.endpoint.engine.kind).api.health, loaded.endpoint.model.bytes
+        tls = speaks_tls(loaded.endpoint.service)
         log = JournalTail(self.unit, self.state.invocation, Path(os.devnull), user=self.user)
         try:
             boot = follow(
                 engine,
                 log,
                 reader,
-                lambda: http_health(connect_host(host), port, path),
+                lambda: http_health(connect_host(host), port, path, tls=tls),
                 Limits.derive(model_bytes, loaded.endpoint.service.load_timeout_s),
                 model_bytes=model_bytes,
                 remarks=lambda: reader.result().remarks,
@@ -266,12 +293,13 @@ def _event(message: Message) -> Event:
 
 def _record(
     name: str, place: Place, release: StoredRelease, state: UnitState, depth: Depth, found: Message, seconds: float
-) -> Verified:
-    """Write the verdict, and the refusal that keeps a restart from trying the same once more."""
+) -> tuple[Verified, Message]:
+    """Write the verdict, and the refusal that keeps a restart from trying the same once more; also what to store."""
     word: Word | None = next((each for each in get_args(Word) if each == found.get("verdict")), None)
     if word is None:
         raise HostRefusal("helper-died", "the judge gave no verdict", hint="a defect of archonctl")
     is_final = found.pop("final", True) is True
+    kept = found.pop("kept", None)
     value: Message = {
         **found,
         "schema": SCHEMA,
@@ -293,4 +321,7 @@ def _record(
     except OSError as err:
         where = str(place.verdict(name))
         raise HostRefusal("verdict-unwritable", err.strerror or str(err), where=where) from None
-    return Verified(word, value)
+    lines, sound = kept if isinstance(kept, list) and len(kept) == 2 else ([], [])
+    stored = evidence(release.loaded.endpoint, name, None, None, by="verify", archonctl=__version__)
+    stored |= {key: each for key, each in value.items() if key != "schema"}
+    return Verified(word, value), stored | {"ledger_lines": lines, "ledger_lines_suffice_for": sound}

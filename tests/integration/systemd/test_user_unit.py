@@ -20,7 +20,7 @@ STATE = "/home/alice/.local/state/archonctl"
 DECLARATION = """
 [contract]
 seqs = 1
-len = 256
+len = 512
 [engine]
 kind = "llamacpp"
 version = "b11434"
@@ -29,7 +29,7 @@ knobs = { threads = 1 }
 [model]
 path = "/srv/user/model.gguf"
 [service]
-listen = "127.0.0.1:18400"
+listen = "127.0.0.1:18401"
 """
 
 As = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -50,9 +50,6 @@ def alice(box: Box, repository: Path, llama_server: Path) -> Iterator[As]:
     path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
     box("env", path, sys.executable, "-m", "support.tiny_gguf", "llama", "/srv/user/model.gguf")
     box.put("/srv/user/small.toml", DECLARATION)
-    words = ["-m", "support.place_release", "/srv/user/small.toml"]
-    box("env", path, f"ARCHON_STATE_DIR={STATE}", sys.executable, *words)
-    box("chown", "-R", "alice:alice", "/home/alice")
 
     def run(*words: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         env = ["env", "-i", "HOME=/home/alice", f"XDG_RUNTIME_DIR=/run/user/{uid}", "PATH=/usr/bin:/bin"]
@@ -62,6 +59,8 @@ def alice(box: Box, repository: Path, llama_server: Path) -> Iterator[As]:
     done = run("archonctl", "install", "--user")
     assert done.returncode == 0, done.stderr
     assert run("systemctl", "--user", "daemon-reload").returncode == 0
+    done = run("archonctl", "apply", "/srv/user/small.toml", "--user", timeout=120)
+    assert done.returncode == 0, done.stderr + done.stdout
     yield run
     run("systemctl", "--user", "stop", "archon@small.service")
     box.run("systemctl", "stop", f"user@{uid}.service")
@@ -73,24 +72,64 @@ def log(box: Box) -> str:
     return box("journalctl", "_SYSTEMD_USER_UNIT=archon@small.service", "-o", "cat", "--no-pager")
 
 
-def test_a_users_unit_starts_when_the_contract_is_verified(alice: As, box: Box) -> None:
-    done = alice("systemctl", "--user", "start", "archon@small.service", timeout=120)
-    assert done.returncode == 0, log(box)
-    words = ["systemctl", "--user", "show", "archon@small.service", "-p", "StatusText", "-p", "MainPID"]
-    shown = dict(line.split("=", 1) for line in alice(*words).stdout.splitlines())
-    assert shown["StatusText"].startswith("holds: 256 KV tokens of 256")
-    assert box("stat", "-c", "%U", f"/proc/{shown['MainPID']}") == "alice"
+def shown(alice: As, *names: str) -> dict[str, str]:
+    words = ["systemctl", "--user", "show", "archon@small.service", *(f"-p{name}" for name in names)]
+    return dict(line.split("=", 1) for line in alice(*words).stdout.splitlines())
+
+
+def test_an_ordinary_user_applies_and_everything_is_hers(alice: As, box: Box) -> None:
+    found = shown(alice, "StatusText", "MainPID", "ActiveState")
+    assert found["ActiveState"] == "active", log(box)
+    assert found["StatusText"].startswith("holds: 512 KV tokens of 512")
+    assert box("stat", "-c", "%U", f"/proc/{found['MainPID']}", f"{STATE}/small/releases/current") == "alice\nalice"
+    status = json.loads(alice("archonctl", "status", "--user", "--json").stdout)["endpoints"]
+    assert [(each["endpoint"], each["word"]) for each in status] == [("small", "holds")]
+    drift = alice("archonctl", "drift", "small", "--user")
+    assert drift.returncode == 0, drift.stdout
+    assert "listening" in alice("archonctl", "logs", "small", "--user").stdout
+    assert "no endpoint is installed" in box("/usr/bin/archonctl", "status")
+    again = alice("archonctl", "apply", "/srv/user/small.toml", "--user")
+    assert (again.returncode, "unchanged" in again.stdout) == (0, True)
+    probed = alice("archonctl", "probe", "/srv/user/small.toml", "--leg", "admission")
+    assert probed.returncode == 0, probed.stdout + probed.stderr
+
+
+def test_a_release_of_hers_that_does_not_hold_is_rolled_back(alice: As, box: Box) -> None:
+    before = box("readlink", f"{STATE}/small/releases/current")
+    box.put("/srv/user/short", '#!/bin/sh\nexec /srv/user/llama-server "$@" --ctx-size 256\n', "755")
+    words = ["--user", "--yes", "--set", "engine.binary=/srv/user/short"]
+    done = alice("archonctl", "apply", "/srv/user/small.toml", *words, timeout=120)
+    assert done.returncode == 6, done.stdout + done.stderr
+    assert box("readlink", f"{STATE}/small/releases/current") == before
+    assert shown(alice, "ActiveState", "NRestarts") == {"ActiveState": "active", "NRestarts": "0"}
+
+
+def test_what_only_root_could_do_is_refused_by_name(alice: As, box: Box) -> None:
+    done = alice("archonctl", "apply", "/srv/user/small.toml", "--user", "--set", "service.user=archon")
+    assert (done.returncode, "user-not-yours" in done.stderr) == (5, True)
+    done = alice("archonctl", "apply", "/srv/user/small.toml", "--yes")
+    assert (done.returncode, "not-permitted" in done.stderr) == (5, True)
+    done = box.run("/usr/bin/archonctl", "apply", "/srv/user/small.toml", "--user")
+    assert (done.returncode, "user-is-root" in done.stderr) == (2, True)
+
+
+def test_her_timer_asks_again(alice: As, box: Box) -> None:
+    done = alice("systemctl", "--user", "start", "archon-verify@small.service", timeout=60)
+    assert done.returncode == 0, box("journalctl", "_SYSTEMD_USER_UNIT=archon-verify@small.service", "--no-pager")
     uid = box("id", "-u", "alice")
-    assert json.loads(box("cat", f"/run/user/{uid}/archon/small.verdict.json"))["verdict"] == "holds"
-    assert alice("systemctl", "--user", "stop", "archon@small.service").returncode == 0
+    assert json.loads(box("cat", f"/run/user/{uid}/archon/small.verdict.json"))["depth"] == "admission"
+    assert alice("systemctl", "--user", "enable", "archon-verify@small.timer").returncode == 0
 
 
 def test_a_contract_that_breaks_fails_it_for_good(alice: As, box: Box) -> None:
+    assert alice("archonctl", "stop", "small", "--user").returncode == 0
+    assert shown(alice, "ActiveState")["ActiveState"] == "inactive"
     box("sh", "-c", f"sed -i s/llama-server/gone/ {STATE}/small/releases/current/start")
     try:
         assert alice("systemctl", "--user", "start", "archon@small.service", timeout=120).returncode == 1
         time.sleep(0.5)
-        words = ["systemctl", "--user", "show", "archon@small.service", "-p", "NRestarts", "-p", "ActiveState"]
-        assert sorted(alice(*words).stdout.split()) == ["ActiveState=failed", "NRestarts=0"]
+        assert shown(alice, "NRestarts", "ActiveState") == {"ActiveState": "failed", "NRestarts": "0"}
+        alert = box("journalctl", "_SYSTEMD_USER_UNIT=archon-failed@small.service", "-o", "cat", "--no-pager")
+        assert "the endpoint small is not serving as promised" in alert
     finally:
         box("sh", "-c", f"sed -i s/gone/llama-server/ {STATE}/small/releases/current/start")

@@ -49,7 +49,7 @@ class FakeBus:
     refusal: ClassVar[Error | None] = None
     opened: ClassVar[int] = 0
 
-    def __init__(self) -> None:
+    def __init__(self, *, user_mode: bool = False) -> None:
         self._read, self._write = os.pipe()
         os.write(self._write, b"x")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from archonctl.cli.options.common import changing, endpoint
+from archonctl.cli.options.common import changing, endpoint, whose
 
 NOTES = """\
 examples:
@@ -22,6 +22,7 @@ exit: 0 holds, 1 does not hold and there was no way back, 3 no evidence, 4 and 5
 def configure(verb: argparse.ArgumentParser) -> None:
     """Add them."""
     endpoint(verb)
+    whose(verb)
     group = changing(verb)
     group.add_argument("--check", action="store_true", help="judge, render and compare; change nothing")
     group.add_argument("--diff", action="store_true", help="show what differs from what runs or is installed")

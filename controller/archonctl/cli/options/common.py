@@ -38,6 +38,11 @@ def installed(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def whose(verb: argparse.ArgumentParser) -> None:
+    """--user: this user's own service manager."""
+    verb.add_argument("--user", action="store_true", help="of this user's own service manager (systemctl --user)")
+
+
 def changing(verb: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """How a running endpoint is changed."""
     group = verb.add_argument_group("change")

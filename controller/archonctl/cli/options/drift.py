@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from archonctl.cli.options.common import whose
+
 NOTES = """\
 examples:
   archonctl drift
@@ -18,3 +20,4 @@ exit: 0 no drift, 8 drift found, 3 nothing differs, but not everything could be 
 def configure(verb: argparse.ArgumentParser) -> None:
     """Add them."""
     verb.add_argument("endpoints", nargs="*", metavar="ENDPOINT", help="installed endpoints (default: all)")
+    whose(verb)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from archonctl.cli.options.common import installed
+from archonctl.cli.options.common import installed, whose
 
 NOTES = """\
 examples:
@@ -17,6 +17,7 @@ Needs no privileges."""
 def configure(verb: argparse.ArgumentParser) -> None:
     """Add them."""
     installed(verb)
+    whose(verb)
     verb.add_argument(
         "-n", "--lines", type=int, metavar="N", default=20, help="the last N events (default: 20; 0: all)"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from archonctl.cli.options.common import changing, installed
+from archonctl.cli.options.common import changing, installed, whose
 
 NOTES = """\
 examples:
@@ -21,4 +21,5 @@ def configure(verb: argparse.ArgumentParser) -> None:
     """Add them."""
     installed(verb)
     verb.add_argument("to", nargs="?", default="", metavar="N|DIGEST", help="which: the N-th that held, or its digest")
+    whose(verb)
     changing(verb)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from archonctl.cli.options.common import endpoint
+from archonctl.cli.options.common import endpoint, whose
 
 NOTES = """\
 example:
@@ -14,3 +14,4 @@ example:
 def configure(verb: argparse.ArgumentParser) -> None:
     """Add them."""
     endpoint(verb)
+    whose(verb)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 
-from archonctl.cli.endpoint import endpoint_of
+from archonctl.cli.endpoint import endpoint_of, place_of
 from archonctl.cli.output import Output
 
 
@@ -18,16 +19,17 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.service.carry import ApplyOptions
     from archonctl.service.installed import Installed
 
+    where = place_of(user=args.user)
     loaded = endpoint_of(args, out)
     options = ApplyOptions(check=args.check, rollback=not args.no_rollback, depth=args.verify)
     if not args.check:
-        need_root()
-    with Talker(out) as talker, looking_hands() if args.check else hands() as doing:
+        need_root(user=args.user)
+    with Talker(out) as talker, looking_hands(user=args.user) if args.check else hands(user=args.user) as doing:
         result = apply(
             loaded,
             options,
-            installed=Installed(loaded.name),
-            rooms=rooms(saying(talker)),
+            installed=Installed(loaded.name, Path("/"), where),
+            rooms=rooms(saying(talker), user=args.user),
             hands=doing,
             confirm=confirmation(out, yes=args.yes),
             on_event=talker.event,

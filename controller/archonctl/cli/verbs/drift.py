@@ -17,7 +17,7 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.service.status import last_verdict
     from archonctl.service.unit import show
 
-    looks = [(each, show(each.unit)) for each in all_installed(args.endpoints, out)]
+    looks = [(each, show(each.unit, user=args.user)) for each in all_installed(args.endpoints, out, user=args.user)]
     found = [drift(each, state, last_verdict(each, state)) for each, state in looks]
     if out.json:
         out.value(drift_json(found))

@@ -12,7 +12,7 @@ def run(args: Namespace, out: Output) -> int:
     """The events, oldest first."""
     from archonctl.cli.installed_text import history_json, history_text
 
-    installed = installed_of(args.endpoint, out)
+    installed = installed_of(args.endpoint, out, user=args.user)
     history, current = installed.history(), installed.current()
     records = history.records[-args.lines :] if args.lines > 0 else history.records
     if out.json:

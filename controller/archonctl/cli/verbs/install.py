@@ -16,6 +16,7 @@ from archonctl.errors import UsageError
 def run(args: Namespace, out: Output) -> int:
     """Place it, or take it away, and say what was done."""
     from archonctl.service.install import Installed, install, install_user, uninstall
+    from archonctl.service.place import Place
     from archonctl.service.state import state_dir
 
     if args.uninstall and (args.user or args.deb):
@@ -31,7 +32,8 @@ def run(args: Namespace, out: Output) -> int:
             out.answer(made)
     elif args.user:
         program = Path(shutil.which(sys.argv[0]) or sys.argv[0]).absolute()
-        done = install_user(Path.home(), program, state_dir(os.environ), out.talk)
+        config = Place.of_user(os.environ).units.parents[1]
+        done = install_user(Path.home(), program, state_dir(os.environ), out.talk, config)
     else:
         done = (uninstall if args.uninstall else install)(Path(args.root), out.talk)
     if out.json:

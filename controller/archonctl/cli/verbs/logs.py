@@ -16,9 +16,9 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.service.unit import show
     from archonctl.service.unit_log import follow_log, log_command, read_log
 
-    installed = installed_of(args.endpoint, out)
-    invocation = show(installed.unit).invocation
-    command = log_command(installed.unit, invocation, lines=args.lines, follow=args.follow)
+    installed = installed_of(args.endpoint, out, user=args.user)
+    invocation = show(installed.unit, user=args.user).invocation
+    command = log_command(installed.unit, invocation, lines=args.lines, follow=args.follow, user=args.user)
     if args.follow:
         if out.json:
             raise UsageError("logs-follow-json", "a log that is followed has no end, and JSON needs one", hint="-n N")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from pathlib import Path
 
-from archonctl.cli.endpoint import installed_of
+from archonctl.cli.endpoint import installed_of, place_of
 from archonctl.cli.output import Output
 
 
@@ -20,16 +21,17 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.service.installed import installed_names
 
     word, to = args.endpoint, args.to
-    if word and not to and word not in installed_names() and re.fullmatch(r"[0-9]{1,3}|[0-9a-f]{4,64}", word):
+    known = installed_names(Path("/"), place_of(user=args.user))
+    if word and not to and word not in known and re.fullmatch(r"[0-9]{1,3}|[0-9a-f]{4,64}", word):
         word, to = None, word  # "rollback 2": the endpoint goes without saying
-    installed = installed_of(word, out)
-    need_root()
-    with Talker(out) as talker, hands() as doing:
+    installed = installed_of(word, out, user=args.user)
+    need_root(user=args.user)
+    with Talker(out) as talker, hands(user=args.user) as doing:
         result = rollback(
             installed,
             to,
             ApplyOptions(rollback=not args.no_rollback, depth=args.verify),
-            rooms=rooms(saying(talker)),
+            rooms=rooms(saying(talker), user=args.user),
             hands=doing,
             confirm=confirmation(out, yes=args.yes),
             on_event=talker.event,

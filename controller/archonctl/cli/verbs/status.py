@@ -14,7 +14,9 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.service.status import status
     from archonctl.service.unit import show
 
-    found = [status(each, show(each.unit)) for each in all_installed(args.endpoints, out)]
+    found = [
+        status(each, show(each.unit, user=args.user)) for each in all_installed(args.endpoints, out, user=args.user)
+    ]
     if out.json:
         out.value(status_json(found))
     else:

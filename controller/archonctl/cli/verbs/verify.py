@@ -16,7 +16,8 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.cli.progress import Talker
     from archonctl.service.events import Event
     from archonctl.service.notify import Notifier
-    from archonctl.service.verify import EXIT, Place, verify_installed
+    from archonctl.service.place import Place
+    from archonctl.service.verify import EXIT, verify_installed
 
     notifier = Notifier(os.environ)
     with Talker(out) as talker:
