@@ -193,8 +193,7 @@ GOOD = [
         "serve /data/pretrained/DeepSeek-V4-Flash --served-model-name DeepSeek-V4-Flash "
         "--trust-remote-code --kv-cache-dtype fp8 --block-size 256 --enable-expert-parallel "
         "--data-parallel-size 8 --gpu-memory-utilization 0.85 --compilation-config "
-        '\'{"cudagraph_mode":"FULL_AND_PIECEWISE", "custom_ops":["all"]}\' '
-        "--enable-auto-tool-choice",
+        '\'{"cudagraph_mode":"FULL_AND_PIECEWISE", "custom_ops":["all"]}\'',
         f"{VLLM}#40778",
     ),
     (

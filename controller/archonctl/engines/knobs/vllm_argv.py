@@ -10,8 +10,8 @@ import re
 
 from packaging.version import Version
 
+from archonctl.engines.knobs import vllm_values
 from archonctl.engines.knobs.argparse_argv import ArgparseWalk, Positional, Word
-from archonctl.engines.knobs.reading import python
 from archonctl.engines.knobs.verdict import ArgvFinding, Judge
 from archonctl.engines.knobs.versions import version_key
 
@@ -20,6 +20,7 @@ _NUMBER = re.compile(r"-\d*\.\d+(?:[eE][+-]?\d+)?", re.ASCII)
 _DOTTED_SINCE = version_key("vllm", "0.9.0")
 _SHORT_DOTTED_SINCE = version_key("vllm", "0.9.2")
 """From here ``-O.key`` too, and so a negative decimal looks like an option with a dotted key; ``-O3`` is its level."""
+_OLD_KEY_SINCE, _OLD_KEY_UNTIL = version_key("vllm", "0.12.0"), version_key("vllm", "0.13.0")
 _MODULE_MODEL_SINCE = version_key("vllm", "0.10.0")
 """From here the module takes a model without ``--model`` too."""
 _MODEL_FIRST_SINCE = version_key("vllm", "0.17.0")
@@ -43,8 +44,10 @@ def walk(judge: Judge, *, module: bool) -> None:
     words = _prepared(judge, start)
     model = _model_option(judge, words) if serve else False
     takes_model = not model if serve else judge.edition.table.key(judge.edition.version) >= _MODULE_MODEL_SINCE
-    walk = ArgparseWalk(judge, words, python, Positional(takes_model))
+    misread = vllm_values.misread_at(judge.edition.table.key(judge.edition.version))
+    walk = ArgparseWalk(judge, words, misread, Positional(takes_model))
     walk.run()
+    vllm_values.check(judge)
     judge.not_checked()
     if serve and not model and _model_comes_late(judge, words):
         message = f"{judge.engine} refuses --served-model-name where the model does not come first"
@@ -58,7 +61,7 @@ def _prepared(judge: Judge, start: int) -> list[Word]:
     key = judge.edition.table.key(judge.edition.version)
     words, behind, index = list[Word](), list[Word](), start
     while index < len(judge.argv):
-        text = judge.argv[index]
+        text = _without_old_key(judge.argv[index], key)
         if judge.is_open(index):
             words.append(Word(text, index))
         elif text.startswith("--help="):
@@ -68,7 +71,7 @@ def _prepared(judge: Judge, start: int) -> list[Word]:
                 _negative(judge, index)
                 words.append(Word(text, index))
             else:
-                index += _dotted(judge, behind, index)
+                index += _dotted(judge, behind, index, text)
         elif text.startswith("--"):
             head, equals, value = text.partition("=")
             words.append(Word(_dashed(head) + equals + value, index))
@@ -78,6 +81,11 @@ def _prepared(judge: Judge, start: int) -> list[Word]:
             words.append(Word(text, index))
         index += 1
     return words + behind
+
+
+def _without_old_key(text: str, key: Version) -> str:
+    """``-O.key`` of old, which one more release took for ``-cc.key``."""
+    return f"-cc{text[2:]}" if text.startswith("-O.") and _OLD_KEY_SINCE <= key < _OLD_KEY_UNTIL else text
 
 
 def _is_dotted(text: str, key: Version) -> bool:
@@ -115,9 +123,9 @@ def _dashed(option: str) -> str:
     return _UNDER.sub(lambda found: found[0].replace("_", "-"), option, count=1)
 
 
-def _dotted(judge: Judge, behind: list[Word], index: int) -> int:
+def _dotted(judge: Judge, behind: list[Word], index: int, text: str) -> int:
     """``--compilation-config.level 3`` as argparse gets it; 1 if the next word was taken for the value."""
-    head, equals, value = judge.argv[index].partition("=")
+    head, equals, value = text.partition("=")
     option, *keys = head.removesuffix("+").split(".")
     took = 0
     if not equals:
