@@ -68,6 +68,20 @@ def installed_of(word: str | None, out: Output, *, user: bool = False) -> Instal
     return Installed(path.stem, root, where)
 
 
+def state_folder(word: str | None, out: Output, environ: Mapping[str, str]) -> tuple[str, Path]:
+    """Name and state folder of the endpoint that a word means: one that has a folder, else by its declaration."""
+    from archonctl.service.state import EndpointState, state_dir
+
+    chosen = word or environ.get(VARIABLE, "")
+    root = state_dir(environ)
+    if chosen and "/" not in chosen and (root / chosen).is_dir():
+        return chosen, EndpointState(root, chosen).folder
+    path, said = find_endpoint(chosen or None, environ, _here())
+    if said:
+        out.talk(f"archonctl: {said}")
+    return path.stem, EndpointState(root, path.stem).folder
+
+
 def all_installed(words: list[str], out: Output, *, user: bool = False) -> list[Installed]:
     """The named installed endpoints, else all of them. Raises as ``installed_of``."""
     from archonctl.service.installed import Installed, installed_names

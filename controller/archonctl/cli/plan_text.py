@@ -152,7 +152,22 @@ def _lever(lever: Lever, first: bool, out: Output) -> str:
     price = f"; costs {lever.costs}" if lever.costs else ""
     label = "smallest change" if first else "or"
     text = _wrapped(label, f"{lever.text}{price}", out)
-    return f"{text}\n      {out.paint(settings, 'cyan')}"
+    return "\n".join([text, *_price(lever, out), f"      {out.paint(settings, 'cyan')}"])
+
+
+def _price(lever: Lever, out: Output) -> list[str]:
+    """Tokens won, and what the words of the change leave out."""
+    parts = []
+    if lever.wins_tokens:
+        parts.append(f"wins {lever.wins_tokens:,} tokens")
+    if lever.slab_lost_mib:
+        parts.append(f"{lever.slab_lost_mib:,.0f} MiB of slab a card")
+    if lever.quality:
+        parts.append(f"quality: {lever.quality}")
+    if lever.throughput:
+        parts.append(lever.throughput)
+    lines = textwrap.wrap("; ".join(parts), out.width - 6, break_long_words=False)
+    return [out.paint(f"      {line}", "dim") for line in lines]
 
 
 def _wrapped(label: str, text: str, out: Output) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from archonctl.deployment.schema import Endpoint
+from archonctl.engines.change import Change, Variable
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import Interval
@@ -38,12 +39,20 @@ class CardShare:
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """One change that would make a short contract hold. ``set`` maps dotted declaration keys to values."""
+    """One change that would make a short contract hold, with its price.
+
+    ``set`` maps dotted declaration keys to values, ``costs`` is the price in words. ``slab_lost_mib`` is what one card
+    loses of weights or resident experts, ``quality`` what the model's answers risk, ``throughput`` what the change is
+    known to do to speed; None and "" where nothing is known.
+    """
 
     text: str
-    set: Mapping[str, int | float | str | bool]
+    set: Change
     wins_tokens: int | None = None
     costs: str = ""
+    slab_lost_mib: float | None = None
+    quality: str = ""
+    throughput: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +190,16 @@ class Adapter(Protocol):
     needs_model_header: bool
     """True if ``forecast`` needs the facts of the model file."""
 
-    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
-        """Apply the capacity law. Raises DeclarationError for knobs that contradict each other."""
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Forecast:
+        """Apply the capacity law. Raises DeclarationError for knobs that contradict each other.
+
+        ``levers`` False leaves out the search for what would mend a short contract: solvers and sweeps ask for
+        nothing but the figures, thousands of times.
+        """
+        ...
+
+    def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:
+        """What a plan can be solved for, by name. Raises as ``forecast``."""
         ...
 
     def command(self, endpoint: Endpoint) -> CommandLine:

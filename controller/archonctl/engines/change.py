@@ -30,7 +30,9 @@ class Variable:
     choices: tuple[KnobValue, ...] = ()
     mirrors: tuple[str, ...] = ()
     lever: bool = True
-    """True where the engine has no lever of its own that moves it."""
+    """True where the engine has no lever of its own that moves it; then its price in words:"""
+    costs: str = ""
+    quality: str = ""
 
 
 SEQS = Variable("contract.seqs", "most", "sequences", 1, 65_536)
@@ -53,3 +55,18 @@ def changed(endpoint: Endpoint, change: Change) -> Endpoint:
         engine = {"knobs": {**endpoint.engine.knobs, **knobs}, "env": {**endpoint.engine.env, **env}}
         update["engine"] = endpoint.engine.model_copy(update=engine)
     return endpoint.model_copy(update=update)
+
+
+def spelt(endpoint: Endpoint, knob: str, aliases: Mapping[str, str]) -> str:
+    """The dotted key of a knob, in the spelling that the declaration has for it."""
+    for key in endpoint.engine.knobs:
+        name = key.replace("_", "-")
+        if aliases.get(name, name) == knob:
+            return f"engine.knobs.{key}"
+    return f"engine.knobs.{knob}"
+
+
+def mirrored(endpoint: Endpoint, knobs: tuple[str, ...], aliases: Mapping[str, str]) -> tuple[str, ...]:
+    """The dotted keys of those of ``knobs`` that are declared."""
+    keys = (spelt(endpoint, knob, aliases) for knob in knobs)
+    return tuple(key for key in keys if key.removeprefix("engine.knobs.") in endpoint.engine.knobs)

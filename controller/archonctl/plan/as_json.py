@@ -46,7 +46,15 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "ttm_floor_pages": forecast.host_need.ttm_floor_pages,
         },
         "levers": [
-            {"text": lever.text, "set": dict(lever.set), "wins_tokens": lever.wins_tokens, "costs": lever.costs or None}
+            {
+                "text": lever.text,
+                "set": dict(lever.set),
+                "wins_tokens": lever.wins_tokens,
+                "costs": lever.costs or None,
+                "slab_lost_mib": lever.slab_lost_mib,
+                "quality_risk": lever.quality or None,
+                "throughput": lever.throughput or None,
+            }
             for lever in forecast.levers
         ],
         "demands": [

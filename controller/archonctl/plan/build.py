@@ -7,6 +7,8 @@ not, or if any hard limit is exceeded; everything else is **unknown**.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.deployment.schema import Contract, Endpoint
 from archonctl.engines import adapter
@@ -28,9 +30,16 @@ def build_plan(name: str, endpoint: Endpoint, host: Host, model: ModelFacts | No
     fits = (fit(forecast.demands, "host", host_capacity(host)),)
     verdict, reasons = judge(endpoint.contract, forecast, fits)
     notes = forecast.notes + tuple(_fit_notes(fits))
-    return Plan(
+    plan = Plan(
         name, endpoint.engine.kind, endpoint.engine.version, endpoint.contract, verdict, reasons, forecast, fits, notes
     )
+    if not levers or verdict == "holds":
+        return plan
+    from archonctl.plan.levers import ranked  # it plans too, and only a contract that does not hold needs a way out
+    from archonctl.plan.trial import Trial
+
+    found = ranked(Trial(name, endpoint, host, model), plan)
+    return replace(plan, forecast=replace(forecast, levers=found))
 
 
 def plan_endpoint(loaded: LoadedEndpoint) -> Plan:

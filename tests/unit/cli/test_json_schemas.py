@@ -20,6 +20,7 @@ from referencing import Registry, Resource
 from archonctl.cli.apply_text import result_json
 from archonctl.cli.installed_text import drift_json, history_json, logs_json, status_json
 from archonctl.cli.output import error_json
+from archonctl.cli.stored_text import shown_json
 from archonctl.cli.up_text import up_json
 from archonctl.deployment.load import load_endpoint
 from archonctl.errors import ArchonError
@@ -33,6 +34,7 @@ from archonctl.model.geometry import AttentionKind, ModelFacts, RecurrentKind, T
 from archonctl.plan.as_json import plan_json
 from archonctl.plan.build import plan_endpoint
 from archonctl.plan.values import PlanVerdict
+from archonctl.probe.stored import read_stored
 from archonctl.probe.values import Depth, Leg, LegStatus, Verdict, VerdictWord
 from archonctl.probe.verdict import judge, verdict_json
 from archonctl.service import procfs
@@ -53,11 +55,15 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / "docs" / "schemas"
 SCHEMAS: dict[str, Any] = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 VERBS = {
+    "verdict",
+    "predictions",
     "migrate",
     "import",
     "verify",
     "install",
     "plan",
+    "plan-solve",
+    "plan-sweep",
     "render",
     "up",
     "probe",
@@ -281,6 +287,35 @@ def test_a_plan(ask: Ask, run_cli: Any, words: list[str], code: int | None, verd
         _check(json.loads(done.stdout))
     else:
         assert ask("plan", *words, code=code)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "found"),
+    [
+        (["env/archon.toml", "--solve", "host-pool"], 0, True),
+        (["env/archon-pair.toml", "--solve", "len,kv-dtype"], 0, True),
+        (["env/archon-pair.toml", "--set", "engine.knobs.vram-kv-mib=100", "--solve", "seqs"], 1, False),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else None,
+)
+def test_a_solution(ask: Ask, words: list[str], code: int, found: bool) -> None:
+    value = ask("plan", *words, code=code, schema="plan-solve")
+    assert value["found"] is found
+    assert bool(value["answers"]) is found
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "verdicts"),
+    [
+        (["--sweep", "kv-dtype=fp8,bf16,f16"], 0, ["holds", "unknown", "refused"]),
+        (["--solve", "len", "--sweep", "seqs=1..2"], 0, ["holds", "holds"]),
+        (["--sweep", "seqs=9,8"], 1, ["short", "short"]),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else None,
+)
+def test_a_sweep(ask: Ask, words: list[str], code: int, verdicts: list[str]) -> None:
+    value = ask("plan", "env/archon.toml", *words, code=code, schema="plan-sweep")
+    assert [point["verdict"] for point in value["points"]] == verdicts
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -523,6 +558,15 @@ def test_a_start_on_a_real_engine(ask: Ask, small: Callable[..., Path], llama_se
     assert (value["verdict"], value["engine"]["ended"]) == ("holds", "stopped")
     assert value["ledger"]["figures"]["kv_tokens"]["value"] == value["plan"]["capacity"]["kv_tokens"] == 4096
     assert value["probe"]["facts"]["requests"] > 0
+    assert {leg["id"]: leg["status"] for leg in value["probe"]["legs"]}["identity"] == "pass"
+    env = {"ARCHON_STATE_DIR": str(tmp_path / "state")}
+    assert ask("verdict", "show", "small", env=env)["stored"]["verdict"] == "holds"
+    (kept,) = ask("verdict", "list", "small", env=env)["verdicts"]
+    assert kept["by"] == "up"
+    again = ask("verdict", "replay", "small", env=env)
+    assert again["same"]
+    assert {"ledger", "capacity", "engine-report", "identity"} <= set(again["judged_again"])
+    assert ask("predictions", words[1], code=3, env=env)["predictions"] == []
 
 
 def _serves(port: int) -> bool:
@@ -629,6 +673,10 @@ _CHANGE: list[Change] = [
 ]
 
 WRONG: dict[str, list[Change]] = {
+    "plan-solve-1": [(("answers", 0, "wanted"), "best"), (("solve",), []), (("plan", "verdict"), "ok")],
+    "plan-sweep-1": [(("points", 0, "verdict"), "fine"), (("points",), []), (("points", 0, "values"), {"seqs": 3})],
+    "verdict-1": [(("action",), "judge"), (("stored", "verdict"), "fine"), (("file",), "")],
+    "predictions-1": [(("action",), "score"), (("figures", 0, "unit"), None), (("figures", 0, "leg"), GONE)],
     "plan-1": [
         (("verdict",), "ok"),
         (("verdict",), "short"),  # without a reason
@@ -807,6 +855,8 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
     up = json.loads(json.dumps(up_json(_up_result("stopped", ExitStatus(0, None)))))
     return {
         "plan-1": ask("plan", "env/archon.toml"),
+        "plan-solve-1": ask("plan", "env/archon.toml", "--solve", "host-pool", schema="plan-solve"),
+        "plan-sweep-1": ask("plan", "env/archon.toml", "--sweep", "seqs=3..4", schema="plan-sweep"),
         "render-1": ask("render", "env/archon.toml", "--out", folder / "release"),
         "up-1": _check(up),
         "probe-1": up["probe"],
@@ -819,6 +869,8 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "import-1": ask("import", _start_script(folder)),
         "migrate-1": ask("migrate", "env/archon-pair.toml", "--to", "1.8.1"),
         "verify-1": _verified(up),
+        "verdict-1": json.loads(json.dumps(shown_json(read_stored(_verified(up)), "/state/v.json"))),
+        "predictions-1": ask("predictions", "--figures"),
         "host-1": ask("host", "ttm", "--persist", "--target", "100"),
         "install-1": ask("install", "--root", folder / "image"),
         **changed(),

@@ -10,10 +10,30 @@ NOTES = """\
 examples:
   archonctl plan --seqs 3 --len 200000
   archonctl plan env/archon.toml --set engine.knobs.host-pool-mib=44928
+  archonctl plan env/archon.toml --solve host-pool      the least host pool under which it holds
+  archonctl plan env/archon.toml --solve len --sweep seqs=1..8
+  archonctl plan env/tiny.toml --sweep len=4k..128k:x2 --sweep kv-dtype=f16,q8_0
 
-exit: 0 holds, 1 short, 3 unknown"""
+NAME is seqs, len, kv-dtype, and what the engine pays with: host-pool, kv-pool, slab (radiance); utilization,
+kv-memory, cpu-space, tp, pp (vLLM); utilization, tp (SGLang); context, prompt-cache (llama.cpp). KEY is one of
+these or any dotted key of the declaration.
+
+exit: 0 holds, 1 short, 3 unknown; with --solve whether an answer was found, with --sweep the best point"""
 
 
 def configure(verb: argparse.ArgumentParser) -> None:
     """Add them."""
     endpoint(verb)
+    group = verb.add_argument_group("questions")
+    group.add_argument(
+        "--solve",
+        metavar="NAME[,NAME]",
+        help="leave these free and get their best values: the most of seqs or len, the least of what is paid",
+    )
+    group.add_argument(
+        "--sweep",
+        metavar="KEY=A..B[:STEP]",
+        action="append",
+        default=[],
+        help="a row for each value: A..B, A..B:STEP, A..B:xFACTOR or a,b,c; repeated: every combination",
+    )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Api, CardShare, CommandLine, Forecast
+from archonctl.engines.change import Variable
 from archonctl.engines.llamacpp.assess import Assessment, assess
 from archonctl.engines.llamacpp.kv import BUILD, VERIFIED_ARCHITECTURES, allocate
-from archonctl.engines.llamacpp.levers import levers
+from archonctl.engines.llamacpp.levers import levers as find_levers
 from archonctl.engines.llamacpp.settings import contract_context
 from archonctl.host.profile import Card, Host
 from archonctl.memory.interval import MIB, Interval
@@ -43,7 +44,7 @@ class LlamaCppAdapter:
     api = API
     needs_model_header = True
 
-    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Forecast:
         """Cells, bytes and tokens as llama-server allocates them, and what would make a short contract hold.
 
         Raises DeclarationError for knobs that contradict each other or the contract.
@@ -61,11 +62,17 @@ class LlamaCppAdapter:
             seq_len_limit=shape.n_ctx_slot if shape else None,
             cards=tuple(map(_unsplit, host.cards)) if now.on_cards else (_ram(now, host, model),),
             demands=now.demands,
-            levers=levers(now, host, model),
+            levers=find_levers(now, host, model) if levers else (),
             notes=tuple(_notes(now, host, model)),
             not_modelled=tuple(_not_modelled(now, model)),
             problems=now.problems,
         )
+
+    def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:
+        """What a plan can be solved for. Raises DeclarationError as ``forecast``."""
+        from archonctl.engines.llamacpp.variables import variables  # only --solve and a short contract ask
+
+        return variables(endpoint, host)
 
     def command(self, endpoint: Endpoint) -> CommandLine:
         """argv for llama-server, every flag checked against the table of its build.

@@ -152,7 +152,12 @@ def _promise_levers(now: Assessment, complete: Callable[[Change], Change], attem
 
 def _lever(now: Assessment, then: Assessment, change: Change, text: str, costs: str) -> Lever:
     before, after = now.shape.n_ctx if now.shape else 0, then.shape.n_ctx if then.shape else 0
-    return Lever(text, change, wins_tokens=after - before if after > before else None, costs=costs)
+    wins = after - before if after > before else None
+    kv, precise = now.settings.kv, then.settings.kv
+    lossy = (kv.type_k, kv.type_v) != (precise.type_k, precise.type_v)
+    quality = f"a {then.endpoint.contract.kv_dtype} cache: answers may differ a little" if lossy else ""
+    slower = "a prompt that is not in its slot is read anew, at prefill speed" if costs == _REREAD else ""
+    return Lever(text, change, wins, costs, quality=quality, throughput=slower)
 
 
 def _more(now: Assessment, then: Assessment) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Api, CommandLine, Forecast
+from archonctl.engines.change import Variable
 from archonctl.engines.radiance.forecast import assess
-from archonctl.engines.radiance.levers import levers
+from archonctl.engines.radiance.levers import levers as find_levers
 from archonctl.host.profile import Host
 from archonctl.model.geometry import ModelFacts
 
@@ -37,7 +39,7 @@ class RadianceAdapter:
     needs_model_header = False
     """A .rad file's layout is not public: what the law needs comes from a declared manifest."""
 
-    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Forecast:
         """Capacity by the law of the version's era, with levers where the contract does not hold.
 
         Raises DeclarationError ``engine-version-missing``, ``engine-version-invalid``, ``kv-dtype-unknown`` and
@@ -46,7 +48,16 @@ class RadianceAdapter:
         """
         manifest = model.rad if model is not None else None
         now = assess(endpoint, host, manifest)
-        return replace(now, levers=levers(endpoint, host, now, lambda other: assess(other, host, manifest)))
+        if not levers:
+            return now
+        found = find_levers(endpoint, host, now, lambda other: assess(other, host, manifest))
+        return replace(now, levers=found)
+
+    def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:
+        """What a plan can be solved for. Raises DeclarationError as ``forecast``."""
+        from archonctl.engines.radiance.variables import variables  # only --solve and a short contract ask
+
+        return variables(endpoint, host)
 
     def command(self, endpoint: Endpoint) -> CommandLine:
         """argv for the declared image or binary.

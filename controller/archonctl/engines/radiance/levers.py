@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from archonctl.deployment.schema import Contract, Endpoint, KnobValue
 from archonctl.engines.base import Forecast, Lever
 from archonctl.engines.change import changed
+from archonctl.engines.radiance.cards import slab_notes
 from archonctl.engines.radiance.knobtable import find, parse_version
 from archonctl.engines.radiance.kv import era_of
 from archonctl.host.profile import Host
@@ -141,7 +142,8 @@ def _host_pool(trial: _Trial) -> Lever | None:
     )
     share = f"about {more / slab:.1%} of the slab (of about {slab:,.0f} MiB), " if slab else ""
     cost = f"{share.replace('%', ' %')}{more * len(now.cards):,} MiB of host memory"
-    return Lever(text, {key: pool + more}, low, cost)
+    left = slab - more if slab is not None else None
+    return Lever(text, {key: pool + more}, low, cost, _lost(slab, left), throughput=_prefill(left))
 
 
 def _room_a_rank(trial: _Trial) -> float:
@@ -162,7 +164,8 @@ def _slab(trial: _Trial) -> Lever | None:
         return None
     share = f"{(slab - left) / slab:.1%}".replace("%", " %")
     cost = f"{share} of the slab; its experts need that much more host pool"
-    return Lever(f"slab {slab - left:,} MiB less a card ({slab:,} -> {left:,})", {key: left}, None, cost)
+    text = f"slab {slab - left:,} MiB less a card ({slab:,} -> {left:,})"
+    return Lever(text, {key: left}, None, cost, _lost(slab, left), throughput=_prefill(left))
 
 
 def _pair(trial: _Trial) -> Lever | None:
@@ -190,7 +193,8 @@ def _pair(trial: _Trial) -> Lever | None:
     text = f"pool +{steps * STEP_MIB:,} MiB a card ({pool:,} -> {pool + steps * STEP_MIB:,})"
     text += f", slab {slab:,} -> {slab - less:,} to stay under the ceiling" if less else ""
     cost = f"{less / slab:.1%} of the slab; its experts need that much more host pool" if less else ""
-    return Lever(text, changes, wins, cost.replace("%", " %", 1))
+    price = (cost.replace("%", " %", 1), _lost(slab, slab - less) if less else 0.0)
+    return Lever(text, changes, wins, *price, throughput=_prefill(slab - less) if less else "")
 
 
 def _dtype(trial: _Trial) -> Lever | None:
@@ -204,7 +208,18 @@ def _dtype(trial: _Trial) -> Lever | None:
         return None
     before, after = trial.now.kv_tokens, trial.assess(changes)[0].kv_tokens
     wins = int(after.best - before.best) if before is not None and after is not None else None
-    return Lever("KV dtype fp8 in place of bf16", changes, wins, "a quantised cache: the model computes a little else")
+    cost = "a quantised cache: the model computes a little else"
+    return Lever("KV dtype fp8 in place of bf16", changes, wins, cost, quality="an fp8 cache: answers may differ")
+
+
+def _lost(slab: float | None, left: float | None) -> float | None:
+    """MiB of slab that one card gives up; None where the slab is not known."""
+    return None if slab is None or left is None else round(slab - left, 2)
+
+
+def _prefill(slab: float | None) -> str:
+    """What is known of prefill at a slab, from measured points; empty where nothing is."""
+    return "; ".join(slab_notes(slab)) if slab is not None else ""
 
 
 def _fewer(trial: _Trial) -> Lever | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Api, CommandLine, Forecast
+from archonctl.engines.change import Variable
 from archonctl.engines.sglang.forecast import forecast
 from archonctl.host.profile import Host
 from archonctl.model.geometry import ModelFacts
@@ -35,12 +38,25 @@ class SglangAdapter:
     api = API
     needs_model_header = True
 
-    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
+    def forecast(
+        self,
+        endpoint: Endpoint,
+        host: Host,
+        model: ModelFacts | None,
+        *,
+        levers: bool = True,  # noqa: ARG002  it has none of its own: the plan finds them by its variables
+    ) -> Forecast:
         """Tokens of the pool, from a boot that was seen or from the card less the weights; else unknown, with why.
 
         Raises DeclarationError for knobs that contradict each other or the contract.
         """
         return forecast(endpoint, host, model)
+
+    def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:
+        """What a plan can be solved for. Raises DeclarationError as ``forecast``."""
+        from archonctl.engines.sglang.variables import variables  # only --solve and a short contract ask
+
+        return variables(endpoint, host)
 
     def command(self, endpoint: Endpoint) -> CommandLine:
         """argv for SGLang's server. Raises DeclarationError for a knob that cannot be rendered."""

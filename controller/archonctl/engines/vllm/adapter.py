@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Api, CardShare, CommandLine, Forecast
+from archonctl.engines.change import Variable
 from archonctl.engines.vllm.assess import Assessment, assess
-from archonctl.engines.vllm.levers import levers
+from archonctl.engines.vllm.levers import levers as find_levers
 from archonctl.engines.vllm.memory import OVERHEAD_GIB
 from archonctl.engines.vllm.rules import version_of
 from archonctl.host.profile import Host
@@ -42,7 +43,7 @@ class VllmAdapter:
     api = API
     needs_model_header = True
 
-    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Forecast:
         """Concurrent tokens as vLLM counts them for requests of contract.len, and what would mend a short contract.
 
         Raises DeclarationError for knobs that contradict each other or the contract, or that this version refuses.
@@ -59,12 +60,18 @@ class VllmAdapter:
             seq_len_limit=now.seq_len_limit,
             cards=tuple(_cards(now, host)),
             demands=now.demands,
-            levers=levers(now, host, model),
+            levers=find_levers(now, host, model) if levers else (),
             notes=tuple(_notes(now)),
             not_modelled=tuple(_not_modelled(now, host, model)),
             problems=now.problems,
             methods=_methods(now),
         )
+
+    def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:
+        """What a plan can be solved for. Raises DeclarationError as ``forecast``."""
+        from archonctl.engines.vllm.variables import variables  # only --solve and a short contract ask
+
+        return variables(endpoint, host)
 
     def command(self, endpoint: Endpoint) -> CommandLine:
         """argv for ``vllm serve``. Raises DeclarationError for a knob that cannot be rendered."""

@@ -139,4 +139,5 @@ def _promise(now: Assessment, attempt: Try) -> Iterator[Lever]:
 def _lever(now: Assessment, then: Assessment, change: Change, text: str, costs: str) -> Lever:
     before, after = now.kv_tokens, then.kv_tokens
     wins = int(after.best - before.best) if before and after and after.best > before.best else None
-    return Lever(text, change, wins_tokens=wins, costs=costs)
+    quality = "an fp8 cache: answers may differ a little" if now.settings.kv_dtype != then.settings.kv_dtype else ""
+    return Lever(text, change, wins_tokens=wins, costs=costs, quality=quality)

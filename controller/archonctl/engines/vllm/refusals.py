@@ -9,7 +9,7 @@ from archonctl.engines.vllm.settings import Settings
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import GIB, MIB, Interval
-from archonctl.model.geometry import ModelFacts
+from archonctl.model.geometry import Geometry, ModelFacts
 
 OWN_WINDOW = frozenset({"default", "su", "longrope", "llama3", "mrope"})
 """Kinds of rope scaling that leave the window at max_position_embeddings (vllm/config/model.py); all of Gemma 3 do."""
@@ -26,6 +26,8 @@ def refusals(settings: Settings, host: Host, model: ModelFacts | None, best: Poo
                 "lower tensor-parallel-size or pipeline-parallel-size",
             )
         )
+    if model and model.geometry:
+        found += _uneven(model.geometry, settings.tp)
     trained = model.geometry.trained_context if model and model.geometry else 0
     if trained and settings.max_model_len > trained and not _stretched(model) and not settings.extras:
         found.append(
@@ -38,6 +40,18 @@ def refusals(settings: Settings, host: Host, model: ModelFacts | None, best: Poo
     if best and best.plan.refusal:
         found.append(_refused(settings, best))
     return tuple(found)
+
+
+def _uneven(geometry: Geometry, tp: int) -> list[Problem]:
+    """Heads that cannot be shared out (vllm/config/model.py ``verify_with_parallel_config``, QKVParallelLinear)."""
+    if geometry.heads % tp:
+        message = f"{geometry.heads} attention heads do not divide over {tp} ranks"
+        return [Problem("tp-unservable", message, "set tensor-parallel-size to a divisor of them")]
+    heads = {layer.kv_heads for layer in geometry.layers if layer.attention in ("full", "sliding", "chunked")}
+    if odd := sorted(count for count in heads if count and count % tp and tp % count):
+        message = f"{odd[0]} KV heads do not divide over {tp} ranks, nor the ranks over them"
+        return [Problem("tp-unservable", message, "set tensor-parallel-size to a divisor or a multiple of them")]
+    return []
 
 
 def _stretched(model: ModelFacts | None) -> bool:
