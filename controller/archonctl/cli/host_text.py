@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from archonctl.cli.output import Output
 from archonctl.findings import Finding
-from archonctl.host.profile import Host
+from archonctl.host.profile import Card, Host
 from archonctl.host.ttm import TtmState, pages_of
 from archonctl.host.ttm_persist import Persist
 
@@ -19,13 +19,33 @@ def host_text(host: Host, out: Output) -> str:
     rows = [
         ("RAM", _mib(host.ram_mib)),
         ("available", _mib(host.available_mib)),
-        ("control group's limit", _mib(host.cgroup_limit_mib, "none")),
+        ("control group's limit", _limit(host)),
+        *((("huge pages", f"{_mib(host.hugepages_mib)} of RAM, set aside"),) if host.hugepages_mib else ()),
+        ("locked memory", _memlock(host)),
         ("TTM limit", "not known" if pages is None else _pages(pages, host.page_bytes)),
         ("devices", ", ".join(host.devices) or "none"),
-        *((f"card {c.index}", f"{c.name}: {_mib(c.total_mib)}, {_mib(c.free_mib)} free") for c in host.cards),
+        *((f"card {card.index}", _card(card)) for card in host.cards),
     ]
     lines = [out.paint(host.name or "this machine", "bold"), *(f"  {name:<23}{value}" for name, value in rows)]
     return "\n".join([*lines, *(f"  note: {note}" for note in host.notes)])
+
+
+def _card(card: Card) -> str:
+    parts = [f"{card.name}: {_mib(card.total_mib)}", f"{_mib(card.free_mib)} free"]
+    if card.installed_mib is not None and card.installed_mib > card.total_mib:
+        parts.append(f"{card.installed_mib - card.total_mib:,} MiB kept by the driver")
+    parts += [f"GTT {_mib(card.gtt_mib)}"] if card.gtt_mib else []
+    parts += ["shares RAM"] if card.unified else []
+    return ", ".join([*parts, *filter(None, (card.target, card.driver, card.pci))])
+
+
+def _limit(host: Host) -> str:
+    free = "" if host.cgroup_free_mib is None else f", {host.cgroup_free_mib:,} MiB left"
+    return _mib(host.cgroup_limit_mib, "none") + free
+
+
+def _memlock(host: Host) -> str:
+    return host.memlock_mib if isinstance(host.memlock_mib, str) else _mib(host.memlock_mib)
 
 
 def ttm_text(

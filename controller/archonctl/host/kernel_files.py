@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from archonctl.findings import Finding, Place
+
 _LIMIT_BYTES = 1 << 20
 
 
@@ -20,6 +22,10 @@ class Reader:
     def note(self, path: str, reason: str) -> None:
         """Remember why a figure is unknown."""
         self.notes.append(f"{path}: {reason}")
+
+    def refuse(self, path: str, reason: str) -> None:
+        """Remember a figure that makes no sense: it is not used, and the note names the code that explains it."""
+        self.notes.append(str(Finding("host-figure-refused", "warning", reason, Place(path))))
 
     def exists(self, path: str) -> bool:
         """True if the file is there."""
@@ -52,7 +58,7 @@ class Reader:
         if text is None:
             return None
         if not re.fullmatch(r"[0-9]{1,20}", text, re.ASCII) or int(text) >= 1 << 64:
-            self.note(path, f"{text[:40]!a} is no whole number of bytes or pages")
+            self.refuse(path, f"{text[:40]!a} is no whole number of bytes or pages")
             return None
         return int(text)
 

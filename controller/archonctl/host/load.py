@@ -47,14 +47,32 @@ def read_profile(path: Path) -> Host:
     for key in ("cards", "devices", "notes"):
         if isinstance(data.get(key), list):
             data[key] = tuple(data[key])
-    problems = raw_problems(data, file.place)
+    problems, unfilled = raw_problems(data, file.place), _named_cards(data, file.place)
     try:
         host = Host.model_validate(data, strict=True)
     except ValidationError as err:
-        raise_all(problems + from_validation(err, Host, file.place))
+        seen = from_validation(err, Host, file.place)
+        raise_all(problems + unfilled + [each for each in seen if not (unfilled and _is_total(each))])
         raise
-    raise_all(problems + _contradictions(host, file.place))
+    raise_all(problems + unfilled + _contradictions(host, file.place))
     return host
+
+
+def _named_cards(data: dict[str, Any], place: Place) -> list[DeclarationError]:
+    """Cards without figures, or without the words that the catalogue knows; the catalogue is read for them alone."""
+    cards = data.get("cards")
+    tables = [card for card in cards if isinstance(card, dict)] if isinstance(cards, tuple) else []
+    if all("total_mib" in card for card in tables):
+        return []
+    from archonctl.host.by_name import fill_cards
+
+    data["cards"] = tuple(dict(card) if isinstance(card, dict) else card for card in cards or ())
+    return fill_cards(list(data["cards"]), place)
+
+
+def _is_total(problem: DeclarationError) -> bool:
+    """The missing ``total_mib`` of a card, which has been told in other words."""
+    return isinstance(problem, KeyProblem) and problem.key.endswith(".total_mib")
 
 
 def _contradictions(host: Host, place: Place) -> list[DeclarationError]:

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MAX_CARD_MIB = 1 << 24
+"""16 TiB: a card with more is a driver's nonsense."""
+
 FactSource = Literal["declared", "sysfs", "assumed"]
 
 
@@ -25,12 +28,28 @@ class Settle(_Frozen):
 
 
 class Card(_Frozen):
-    """One device. Memory in MiB; ``outside_mib`` is consumed outside both budgets, ``reserve_mib`` kept by hand."""
+    """One device. Memory in MiB; ``outside_mib`` is consumed outside both budgets, ``reserve_mib`` kept by hand.
+
+    ``total_mib`` is what programs may have in all (what CUDA or HIP call the total), ``installed_mib`` what the driver
+    counts, where that is more.
+    """
 
     index: Annotated[int, Field(ge=0)]
     name: str
-    total_mib: Annotated[int, Field(gt=0)]
+    total_mib: Annotated[int, Field(gt=0, le=MAX_CARD_MIB)]
     free_mib: Annotated[int, Field(ge=0)] | None = None
+    installed_mib: Annotated[int, Field(gt=0)] | None = None
+    maker: Literal["", "nvidia", "amd", "intel"] = ""
+    target: Annotated[str, Field(pattern=r"^([0-9]{1,2}\.[0-9]|gfx[0-9a-f]{3,5}|xe[a-z0-9-]{0,8})?$")] = ""
+    """Compute capability ("9.0"), gfx target ("gfx1201") or Intel architecture ("xe2"); empty where unknown."""
+    driver: str = ""
+    pci: str = ""
+    """Address on the bus ("0000:03:00.0")."""
+    unified: bool = False
+    """The card shares RAM with the system: what it uses is missing there too."""
+    gtt_mib: Annotated[int, Field(gt=0)] | None = None
+    """RAM that an AMD card may map."""
+    gtt_free_mib: Annotated[int, Field(ge=0)] | None = None
     outside_mib: Annotated[int, Field(ge=0)] = 0
     reserve_mib: Annotated[int, Field(ge=0)] = 0
     settle: Settle | None = None
@@ -45,6 +64,12 @@ class Host(_Frozen):
     ram_mib: Annotated[int, Field(gt=0)] | None = None
     available_mib: Annotated[int, Field(ge=0)] | None = None
     cgroup_limit_mib: Annotated[int, Field(gt=0)] | None = None
+    cgroup_free_mib: Annotated[int, Field(ge=0)] | None = None
+    """What the tightest control group has left, with the file cache that it can drop."""
+    hugepages_mib: Annotated[int, Field(ge=0)] | None = None
+    """RAM set aside as huge pages: part of ``ram_mib``, and of no use to ordinary allocations."""
+    memlock_mib: Annotated[int, Field(ge=0)] | Literal["unlimited"] | None = None
+    """RLIMIT_MEMLOCK of whoever reads it (a unit has its own)."""
     ttm_pages_limit: Annotated[int, Field(gt=0)] | None = None
     ttm_target_mib: Annotated[int, Field(gt=0)] | None = None
     cards: tuple[Card, ...] = ()

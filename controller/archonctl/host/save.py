@@ -8,7 +8,7 @@ from pathlib import Path
 from archonctl.errors import HostRefusal
 from archonctl.host.profile import Host
 
-MOMENTARY = frozenset({"available_mib", "free_mib", "notes"})
+MOMENTARY = frozenset({"available_mib", "cgroup_free_mib", "free_mib", "gtt_free_mib", "memlock_mib", "notes"})
 """True for a moment only: a plan from a file must not count on what was free as the file was written."""
 
 HEAD = "# What archonctl saw on this machine. Everything in MiB (binary) unless the name says otherwise.\n"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archonctl.memory.demand import Capacity, Demand, fit
-from archonctl.memory.interval import Interval
+from archonctl.memory.demand import Capacity, Demand, fit, fit_scopes
+from archonctl.memory.interval import MIB, Interval
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,91 @@ def test_more_memory_never_turns_a_fit_into_a_refusal(sizes: list[int], free: in
     small = fit(demands, "host", Capacity(free_bytes=free, free_known=True))
     large = fit(demands, "host", Capacity(free_bytes=free + more, free_known=True))
     assert not (small.verdict == "fits" and large.verdict == "too_big")
+
+
+def test_what_is_resident_is_counted_only_where_free_memory_is_unknown() -> None:
+    demands = [Demand("weights", "device", "f16", 800, resident=True), Demand("kv_cache", "device", "f16", 80)]
+    by_free = fit(demands, "device", Capacity(1000, 100, known=True, free_known=True))
+    assert (by_free.verdict, by_free.want_bytes, by_free.by_class) == ("fits", 80, {"kv_cache": 80})
+    by_total = fit(demands, "device", Capacity(1000, known=True))
+    assert (by_total.verdict, by_total.want_bytes) == ("too_big", 880)
+
+
+def test_pinned_bytes_must_fit_into_what_may_be_locked() -> None:
+    demands = [Demand("offload", "host", "", 600 * MIB, pinned=True), Demand("weights", "host", "", 100 * MIB)]
+    roomy = Capacity(10_000 * MIB, 10_000 * MIB, known=True, free_known=True, lockable_bytes=512 * MIB)
+    answer = fit(demands, "host", roomy)
+    assert (answer.verdict, answer.want_bytes, answer.budget_bytes, answer.margin_bytes) == (
+        "too_big",
+        600 * MIB,
+        512 * MIB,
+        -88 * MIB,
+    )
+    assert answer.finding is not None
+    assert "locked memory" in answer.finding.message
+    assert fit(demands, "host", Capacity(lockable_bytes=600 * MIB)).verdict == "unknown"
+
+
+def test_a_refusal_names_both_numbers_the_margin_and_the_classes() -> None:
+    demands = [Demand("kv_cache", "host", "f16", 900 * MIB), Demand("weights", "host", "q4", 100 * MIB)]
+    found = fit(demands, "host", Capacity(free_bytes=1000 * MIB, free_known=True)).finding
+    assert found is not None
+    assert (found.code, found.severity) == ("memory-short", "error")
+    assert "1,000 MiB wanted, 850 MiB may be used" in found.message
+    assert found.fix == "MiB by class: kv_cache 900, weights 100"
+
+
+def test_unknown_memory_proceeds_and_says_so() -> None:
+    found = fit([Demand("weights", "host", "", 5 * MIB)], "host", Capacity()).finding
+    assert found is not None
+    assert (found.code, found.severity) == ("memory-unknown", "warning")
+    assert "5 MiB were not checked" in found.message
+    assert fit([], "host", Capacity()).finding is None
+
+
+def test_each_card_is_judged_alone_and_shared_demands_are_spread() -> None:
+    demands = [
+        Demand("weights", "device", "f16", 100),
+        Demand("kv_cache", "device", "f16", 30, card=1),
+        Demand("activation", "device", "f16", 7, card=5),
+        Demand("offload", "host", "f16", 9),
+    ]
+    cards = {0: Capacity(100, known=True), 1: Capacity(75, known=True)}
+    host, first, second, unheard = fit_scopes(demands, Capacity(10, known=True), cards, device_headroom=0.0)
+    assert (host.verdict, host.want_bytes) == ("too_big", 9)
+    assert (first.card, first.verdict, first.want_bytes) == (0, "fits", 50)
+    assert (second.card, second.verdict, second.want_bytes, second.margin_bytes) == (1, "too_big", 80, -5)
+    assert (unheard.card, unheard.verdict) == (5, "unknown")
+
+
+def test_a_demand_of_less_than_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no demand"):
+        fit([Demand("weights", "host", "", -1)], "host", Capacity())
+
+
+sizes = st.lists(
+    st.builds(
+        Demand,
+        st.sampled_from(["weights", "kv_cache", "offload"]),
+        st.just("device"),
+        st.just(""),
+        st.integers(0, 2**40),
+        card=st.none() | st.integers(0, 3),
+    ),
+    max_size=8,
+)
+
+
+@given(sizes, st.integers(1, 4), st.integers(0, 2**42), st.floats(0, 0.9))
+def test_no_byte_is_lost_between_the_cards_and_every_verdict_follows_its_numbers(
+    demands: list[Demand], count: int, total: int, headroom: float
+) -> None:
+    cards = {index: Capacity(total, known=True) for index in range(count)}
+    fits = fit_scopes(demands, Capacity(), cards, device_headroom=headroom)[1:]
+    wanted = sum(demand.bytes for demand in demands)
+    assert wanted <= sum(each.want_bytes for each in fits) < wanted + count * max(1, len(demands))
+    for each in fits:
+        assert sum(each.by_class.values()) == each.want_bytes
+        if each.verdict != "unknown":
+            assert each.margin_bytes == each.budget_bytes - each.want_bytes
+            assert (each.verdict == "fits") == (each.margin_bytes >= 0)
