@@ -39,6 +39,8 @@ class Service:
     """True if ``entrypoint`` is stated: the image's own program is not run."""
     others: dict[str, tuple[Word, ...]]
     line: int
+    cleared: bool = False
+    """True if ``entrypoint`` is stated as nothing: the command is the whole command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,12 @@ class _Reader:
             bool(entry),
             {key: tuple(self._flat(value)) for key, value in parts.items() if key not in known},
             name.line,
+            cleared=not entry and not self._is_unset(parts.get("entrypoint")),
         )
+
+    @staticmethod
+    def _is_unset(node: yaml.Node | None) -> bool:
+        return node is None or (isinstance(node, yaml.ScalarNode) and _is_null(node))
 
     def items(self, node: yaml.Node | None, depth: int = 0) -> Iterator[tuple[Word, yaml.Node]]:
         """The pairs of a mapping; ``<<`` merges come first, so that the mapping's own keys win."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from archonctl.deployment.schema import EngineKind
 from archonctl.foreign.containers import RUNTIMES, Container, read_run, variable
@@ -19,6 +19,9 @@ _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox")
 PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _DEPTH = 16
 """Programs that start one another; more of them is no start script."""
+
+
+First = Literal["", "program", "model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Launch:
     container: Container | None = None
     label: str = ""
     conditional: bool = False
+    first: First = ""
+    """What the first word behind an image is whose own entrypoint starts the engine."""
 
 
 def launches(command: Command) -> tuple[tuple[Launch, ...], tuple[Unread, ...]]:
@@ -88,9 +93,20 @@ def in_container(container: Container, command: Command) -> tuple[tuple[Launch, 
                 words = words[1:]
             arguments = _vllm(words) if kind == "vllm" else words
             env = (*(variable(word) for word in container.all("env")), *command.env)
-            made = Launch(kind, container.image, arguments, env, container, command.label, command.conditional)
+            role: First = "program" if first == "serve" else "" if first.startswith("-") else "model"
+            role = role if _starts_itself(container.image.text) else ""
+            made = Launch(kind, container.image, arguments, env, container, command.label, command.conditional, role)
             return (made,), ()
-    return _launches(replace(command, words=(*entrypoint, *command.words)), container, 1)
+    found, unread = _launches(replace(command, words=(*entrypoint, *command.words)), container, 1)
+    if not container.all("entrypoint") and _starts_itself(container.image.text):
+        found = tuple(replace(each, first="program") for each in found)
+    return found, unread
+
+
+def _starts_itself(image: str) -> bool:
+    """True for an image that its engine's project publishes, with the engine as its entrypoint."""
+    name = image.partition("@")[0]
+    return any(re.fullmatch(row["starts_itself"], name) for row in engine_rows() if "starts_itself" in row)
 
 
 def _in_container(command: Command, depth: int) -> tuple[tuple[Launch, ...], tuple[Unread, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from archonctl.engines.knobs.versions import version_key
 from archonctl.findings import Finding, Severity
 from archonctl.foreign.containers import Container
 from archonctl.foreign.launch import Launch
@@ -14,6 +15,9 @@ from archonctl.gate.source import Source
 from archonctl.gate.unit.service import STOP_S
 
 _DEFAULT_STOP_S = 10.0
+_SERVE_SINCE = version_key("vllm", "0.11.1")
+"""From here the entrypoint of vllm/vllm-openai is ``vllm serve`` (vllm-project/vllm#25967)."""
+_PARSED_SINCE = version_key("vllm", "0.10.0")
 
 
 def container_findings(source: Source, launch: Launch) -> Iterator[Finding]:
@@ -21,6 +25,10 @@ def container_findings(source: Source, launch: Launch) -> Iterator[Finding]:
     container = launch.container
     if container is None:
         return
+    if launch.first == "program":
+        yield _again(source, launch, container)
+    elif launch.first == "model":
+        yield from _model(source, launch, container)
     if container.runtime != "compose":  # its own keys say this
         yield from _stop(source, launch, container)
         yield from _memlock(source, launch, container)
@@ -28,6 +36,26 @@ def container_findings(source: Source, launch: Launch) -> Iterator[Finding]:
         message = f"a memory limit of {limit.text} also counts pinned memory and the page cache of the weights"
         yield Finding("container-memory-limit", "warning", message, source.place(limit), "take the limit out")
     yield from _mounts(source, launch, container)
+
+
+def _again(source: Source, launch: Launch, container: Container) -> Finding:
+    """The image's entrypoint gets the whole command as arguments."""
+    words, image = " ".join(word.text for word in container.command[:3]), container.image.text
+    message = f"the entrypoint of {image[:80]} starts {launch.kind} already: {words[:80]!r} are its arguments"
+    place = source.place(container.command[0] if container.command else container.image)
+    fix = "begin with the model or the first option, or set the entrypoint too"
+    return Finding("container-entrypoint-twice", "error", message, place, fix)
+
+
+def _model(source: Source, launch: Launch, container: Container) -> Iterator[Finding]:
+    """A model as the first word: the server module that older images start does not serve it."""
+    version = version_of(source, launch)
+    if launch.kind == "vllm" and version and version_key("vllm", version) < _SERVE_SINCE:
+        model = container.command[0]
+        message = f"the image of vllm {version} starts its server module, which takes --model: {model.text[:60]!r} is "
+        message += "refused" if version_key("vllm", version) < _PARSED_SINCE else "parsed, and the default model served"
+        fix = f"write --model {model.text[:60]}"
+        yield Finding("model-argument-missing", "error", message, source.place(model), fix)
 
 
 def _stop(source: Source, launch: Launch, container: Container) -> Iterator[Finding]:

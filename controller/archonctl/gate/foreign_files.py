@@ -65,6 +65,8 @@ def service_launches(service: Service) -> tuple[Launch, ...]:
     options: tuple[Option, ...] = ()
     if service.entrypoint and service.command.words:
         options = (Option("entrypoint", service.command.words[0]),)
+    elif service.cleared:
+        options = (Option("entrypoint", Word("")),)
     words = service.command.words[1:] if service.entrypoint else service.command.words
     options += tuple(Option("volume", word) for word in service.others.get("volumes", ()))
     options += tuple(Option("memory", word) for word in _memory_limits(service))

@@ -81,6 +81,14 @@ def _form(knob: Knob) -> tuple[object, ...]:
     return (knob.flag, knob.names, knob.negatives, knob.type, knob.choices, knob.since, knob.removed, knob.default)
 
 
+OTHER_HALF = {
+    "--enable-auto-tool-choice": ("--tool-call-parser", "hermes"),
+    "--enable-reasoning": ("--reasoning-parser", "deepseek_r1"),
+    "--enable-log-outputs": ("--enable-log-requests",),
+}
+"""What vLLM wants beside an option."""
+
+
 @pytest.mark.parametrize("engine", table_names())
 def test_a_command_line_of_the_tables_own_rows_is_good(engine: str) -> None:
     table = load_table(engine)
@@ -92,7 +100,7 @@ def test_a_command_line_of_the_tables_own_rows_is_good(engine: str) -> None:
                     if name.lstrip("-") in ("model", "model-path"):
                         argv = [*MODEL[engine][:-2], name, "m"] if engine != "vllm" else ["serve", "m"]
                     else:
-                        argv = [*MODEL[engine], name, *values]
+                        argv = [*MODEL[engine], name, *values, *OTHER_HALF.get(name, ())]
                     found = check_argv(engine, version, argv)
                     wrong = [one for one in found if one.severity == "error"]
                     assert not wrong, f"{version} {argv}: {wrong}"
@@ -104,6 +112,9 @@ def _values(now: Edition, knob: Knob) -> Iterator[list[str]]:
         yield []
         return
     count = knob.takes if isinstance(knob.takes, int) else 1
+    if knob.flag == "reasoning-parser" and not knob.choices:  # looked up behind the parser
+        yield ["deepseek_r1"]
+        return
     yield from ([word] * count for word in (*knob.choices, *knob.words) if not word.startswith("-"))
     if knob.choices or knob.type in ("bool", "switch"):
         yield from ([] if knob.choices else [["true"]])

@@ -47,10 +47,11 @@ def test_a_finding_keeps_its_place_in_the_whole_line() -> None:
     assert [(one.code, one.index, one.argument) for one in line.findings] == [("knob-unknown", 4, "--swap-space-gib")]
 
 
-def test_the_server_module_took_no_model_by_its_place_before_0_10() -> None:
+def test_the_server_module_serves_no_model_by_its_place() -> None:
     argv = ["python", "-m", "vllm.entrypoints.openai.api_server", "m"]
     assert "argument-stray" in {one.code for one in check_line("vllm", "0.9.1", argv).findings}
-    assert "argument-stray" not in {one.code for one in check_line("vllm", "0.10.1", argv).findings}
+    assert [one.code for one in check_line("vllm", "0.10.1", argv).findings] == ["model-argument-missing"]
+    assert check_line("vllm", "0.10.1", [*argv[:3], "--model", "m"]).findings == ()
 
 
 def test_another_engines_program_is_a_stray_word() -> None:

@@ -30,7 +30,9 @@ VLLM = "vllm/vllm-openai:v0.10.2"
             """["--model", "m", "--override-generation-config", '{{"temperature":${{T:-${{U:-1.0}}}},"top_p":0.9}}']""",
         ),
         (VLLM, '--model m --hf-overrides \'{"rope":{"a":1}}\''),
-        (VLLM, "m --max-model-len 32k --max-num-seqs ${SEQS:?how many}"),
+        (VLLM.replace("0.10.2", "0.11.1"), "m --max-model-len 32k --max-num-seqs ${SEQS:?how many}"),
+        (f"{VLLM}{DIGEST}\n    entrypoint: []\n    hostname: x", "vllm serve m --max-num-seqs 4"),
+        (f"{VLLM}{DIGEST}\n    entrypoint: vllm\n    hostname: x", "serve m --max-num-seqs 4"),
         (VLLM, '["--model=m", "--gpu_memory_utilization=0.9", "--no-enable-prefix-caching"]'),
     ],
 )

@@ -22,7 +22,7 @@ _SHORT_DOTTED_SINCE = version_key("vllm", "0.9.2")
 """From here ``-O.key`` too, and so a negative decimal looks like an option with a dotted key; ``-O3`` is its level."""
 _OLD_KEY_SINCE, _OLD_KEY_UNTIL = version_key("vllm", "0.12.0"), version_key("vllm", "0.13.0")
 _MODULE_MODEL_SINCE = version_key("vllm", "0.10.0")
-"""From here the module takes a model without ``--model`` too."""
+"""From here the module parses a model without ``--model`` too, and does not serve it (api_server.py, ``__main__``)."""
 _MODEL_FIRST_SINCE = version_key("vllm", "0.17.0")
 """From here --served-model-name without a model in the first place ends in a ValueError."""
 _MODEL_OPTIONAL_SINCE = version_key("vllm", "0.8.3")
@@ -52,7 +52,7 @@ def walk(judge: Judge, *, module: bool) -> None:
     if serve and not model and _model_comes_late(judge, words):
         message = f"{judge.engine} refuses --served-model-name where the model does not come first"
         judge.add(ArgvFinding("model-argument-missing", "error", message, "write serve MODEL before the options"))
-    elif walk.model is None and not model:
+    elif (walk.model is None or not serve) and not model:
         _no_model(judge, walk, serve=serve)
 
 
@@ -180,6 +180,13 @@ def _no_model(judge: Judge, walk: ArgparseWalk, *, serve: bool) -> None:
     if judge.seen.keys() & named or judge.open_words:
         return
     what = "serves its own default model" if default else "refuses to start"
+    if walk.model is not None:  # a module's positional is parsed and never looked at
+        message = (
+            f"the server module of {judge.engine} parses {walk.model.text[:60]!r} and serves its own default model"
+        )
+        fix = f"write --model {walk.model.text[:60]}"
+        judge.add(ArgvFinding("model-argument-missing", "error", message, fix, walk.model.index))
+        return
     by = f" ({walk.swallowed} takes every word up to the next option)" if walk.swallowed else ""
     where, fix = ("behind serve", "serve MODEL before the options") if serve else ("is named", "--model MODEL")
     message = f"no model {where}: {judge.engine} {what}{by}"

@@ -137,7 +137,11 @@ def check(judge: Judge) -> None:
 
 
 def _on(judge: Judge, flag: str) -> bool:
-    return flag in judge.seen and not judge.argv[judge.seen[flag]].startswith("--no-")
+    """True if an option is given, in a form that turns it on."""
+    if flag not in judge.seen:
+        return False
+    found = judge.edition.options.get(judge.argv[judge.seen[flag]].partition("=")[0].replace("_", "-"))
+    return found is None or found.positive
 
 
 def _named(judge: Judge, option: str) -> None:
