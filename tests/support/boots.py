@@ -211,7 +211,7 @@ def scrubbed(text: str, model: Path, program: Path, port: int) -> str:
         text = text.replace(place, neutral)
     text = text.replace(str(Path(sys.prefix)), "/usr").replace(str(Path.home()), "/home/engine")
     text = re.sub(r"/root/\.pyenv/versions/[\d.]+", "/usr", text)
-    text = re.sub(r"\b(?!127\.0\.0\.1|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?=[ ,:'\"/]|$)", "192.0.2.1", text)
+    text = re.sub(r"(?<=_ip=)\d{1,3}(?:\.\d{1,3}){3}", "192.0.2.1", text)
     return re.sub(rf"(?<=:|=|\s){port}\b", "8000", text).replace(f"'port': {port}", "'port': 8000")
 
 

@@ -114,8 +114,8 @@ def _rank_of(prefix: str) -> str:
     found = [f"{kind or 'R'}{number or plain}" for kind, number, plain in _RANK.findall(prefix)]
     if found:
         return " ".join(found)
-    pid = _PID.search(prefix)
-    return f"pid {pid.group(1)}" if pid else ""
+    pids = _PID.findall(prefix)
+    return f"pid {pids[-1]}" if pids else ""  # the innermost: Ray's tag stands around that of the worker
 
 
 def _level_of(prefix: str) -> str:

@@ -20,7 +20,7 @@ from archonctl.engines.sighting import Book, BookMaker, FigureRule, Find, Rule, 
 from archonctl.errors import DeclarationError
 from archonctl.memory.interval import Interval
 
-Effect = Literal["figures", "boot", "ready", "remark"]
+Effect = Literal["figures", "boot", "ready", "remark", "stop"]
 
 ENGINES = ("radiance", "llamacpp", "vllm", "sglang", "tensorrt_llm", "ollama", "lmdeploy", "vllm_rs", "exllama")
 """Engine folders with a grammar, in the order in which a tie between two is looked at."""

@@ -43,6 +43,7 @@ class Track:
     _per_code: dict[str, int] = field(default_factory=dict)
     _reported: dict[str, Find] = field(default_factory=dict)
     _dirty: bool = False
+    _stopped: bool = False
     _early: list[tuple[Row, Sighting]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -65,10 +66,15 @@ class Track:
 
     def take(self, row: Row, sighting: Sighting) -> Taken | None:
         """Take in one sighting of a row of this grammar. None where it counts for nothing."""
-        if row.effect == "boot" and self._dirty:
+        if (row.effect == "boot" and self._dirty) or (self._stopped and sighting.figures):
             self._restart()
         elif row.early:
             self._early = [*self._early[-16:], (row, sighting)]
+        if self._stopped or (row.effect == "stop" and not self.ready_line):
+            return None  # what is torn down cries out; that is no news of an engine that was told to stop
+        if row.effect == "stop":
+            self._stopped = True
+            return None
         if self.ready_line and not row.after_ready and row.effect != "remark":
             return None  # what is printed once it serves may be anybody's text
         if row.id in self.grammar.own:
@@ -101,7 +107,7 @@ class Track:
         self.ready_line = self.proof_line = 0
         self._remarks.clear()
         self._per_code.clear()
-        self._dirty = False
+        self._dirty = self._stopped = False
         early, self._early = self._early, []
         for row, sighting in early:
             self.take(row, sighting)

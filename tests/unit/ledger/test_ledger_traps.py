@@ -628,3 +628,23 @@ class TestVariants:
             "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 1.56 GiB for max tokens in paged KV cache (12800).",
         )
         assert ledger.engine == "tensorrt_llm"
+
+
+class TestStops:
+    BOOT = ("vLLM API server version 0.32.0", KV, "Application startup complete.")
+    STOP = "[shutdown] API server: shutdown triggered"
+    DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+
+    def test_what_an_engine_cries_while_it_is_stopped_is_no_crash(self) -> None:
+        assert refusal(read(*self.BOOT, self.STOP, self.DEAD)) is None
+
+    def test_an_engine_that_dies_and_then_stops_is_one(self) -> None:
+        cause = refusal(read(*self.BOOT, self.DEAD, self.STOP))
+        assert cause is not None
+        assert cause.code == "engine-crashed"
+
+    def test_a_start_after_a_stop_is_a_boot_of_its_own(self) -> None:
+        ledger = read(*self.BOOT, self.STOP, self.DEAD, "GPU KV cache size: 9,216 tokens", engine="vllm")
+        assert ledger.boots == 2
+        assert best(ledger, "kv_tokens") == 9216
+        assert not ledger.ready_line

@@ -30,11 +30,12 @@ def available(endpoint: Endpoint, settings: Settings, host: Host, weights: Inter
     """Memory for the cache of one rank, by the best method that applies."""
     if settings.no_law:
         return Available(None, f"{', '.join(settings.no_law)} changes the layers that keep a cache")
-    if settings.kv_memory_bytes:
+    space = _space_gib(settings) if settings.cpu else 0
+    if settings.kv_memory_bytes and not space:  # vllm/platforms/cpu.py writes the variable over the option
         stated = settings.kv_memory_bytes
         return Available(Interval.exact(stated, "config"), f"kv-cache-memory-bytes, {stated:,} a rank")
     if settings.cpu:
-        return _cpu(settings)
+        return _cpu(space)
     reasons: list[str] = []
     for boot in endpoint.boot:
         size, why = _seen(endpoint, settings, host, boot)
@@ -44,10 +45,12 @@ def available(endpoint: Endpoint, settings: Settings, host: Host, weights: Inter
     return _blind(settings, host, weights, reasons)
 
 
-def _cpu(settings: Settings) -> Available:
-    space = settings.cpu_space_gib
-    if not space and settings.rules.version < CPU_SPACE_UNTIL:
-        space = CPU_SPACE_GIB
+def _space_gib(settings: Settings) -> int:
+    unset = CPU_SPACE_GIB if settings.rules.version < CPU_SPACE_UNTIL else 0
+    return settings.cpu_space_gib or unset
+
+
+def _cpu(space: int) -> Available:
     if not space:
         return Available(None, f"{CPU_SPACE} is not set: this version then takes a share of RAM that no law here gives")
     return Available(Interval.exact(space * GIB, "config"), f"{CPU_SPACE}, {space} GiB a rank")

@@ -7,8 +7,9 @@ import re
 from archonctl.engines.sighting import Book, Find
 from archonctl.memory.interval import Interval
 
-DEFAULT_BLOCK = 16
-"""Tokens a block on CUDA in all versions that print blocks (vLLM config.py, CacheConfig.block_size)."""
+DEFAULT_BLOCK = {"gpu": 16, "cuda": 16, "rocm": 16, "xpu": 16, "hpu": 128}
+"""Tokens a block by device in the versions that print blocks (vLLM engine/arg_utils.py, block_size); not known of
+others, whose platforms set their own."""
 
 MEANING_CHANGED = (0, 20, 1)
 """First version in which "KV cache size" is int(concurrency x max_model_len) (vLLM v1/core/kv_cache_utils.py)."""
@@ -34,8 +35,9 @@ class VllmBook(Book):
         """All figures of the boot."""
         found = super().figures()
         blocks = found.get("gpu_blocks")
-        if "kv_tokens" not in found and blocks is not None:
-            size = found["block_size"].value.best if "block_size" in found else DEFAULT_BLOCK
+        asked, default = found.get("block_size"), DEFAULT_BLOCK.get(self.told.get("block_device", "").lower())
+        size = asked.value.best if asked is not None else default
+        if "kv_tokens" not in found and blocks is not None and size:
             found["kv_tokens"] = Find(Interval.exact(blocks.value.best * size, "log"), blocks.line_no, blocks.text)
         concurrency, length = found.get("max_concurrency"), found.get("max_model_len")
         if concurrency is not None and length is not None:
