@@ -51,6 +51,8 @@ VERBS: dict[str, str] = {
     "drift": "what runs against its release and against what it was verified on",
     "logs": "the journal of an installed endpoint's running start",
     "probe": "verify a running endpoint by its boot ledger and by real full-height requests",
+    "verdict": "a stored verdict with its evidence, or the same evidence judged by today's rules",
+    "predictions": "figures that were named before a change, and how they turned out",
     "verify": "the verdict on an installed unit's start: its boot log and full-height requests",
     "stop": "stop the engine that 'up' left running, or an installed unit",
     "ledger": "read an engine's boot log: what it allocated, as evidence",

@@ -83,7 +83,8 @@ class Talker:
             return
         share = progress.done_tokens / progress.total_tokens if progress.total_tokens else None
         count = f"{progress.done_tokens:,} of {progress.total_tokens:,} tokens"
-        self._draw(f"{progress.leg}: {count}{f', {progress.text}' if progress.text else ''}", share)
+        left = "" if progress.left_s is None else f", about {_span(progress.left_s)} left"
+        self._draw(f"{progress.leg}: {count}{f', {progress.text}' if progress.text else ''}{left}", share)
 
     def read(self, path: str, done_bytes: int, total_bytes: int) -> None:
         """How far a file was read."""
@@ -106,6 +107,11 @@ class Talker:
         if self._bar is not None and self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def saying(talker: Talker) -> Say:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from archonctl.cli.output import Output
 from archonctl.deployment.schema import Contract
+from archonctl.probe.predictions import Scored
 from archonctl.probe.values import Cost, Leg, Verdict
 
 _MARK = {"pass": ("✓", "ok", "green"), "fail": ("✗", "FAIL", "red"), "skip": ("-", "-", "dim")}
@@ -12,7 +15,7 @@ _DEPTH = {
     "ledger": ", by the boot log alone: no full-height request was sent",
     "admission": ", admitted at full height but not held to the end",
 }
-_WORD = {"holds": ("HOLDS", "green"), "broken": ("BROKEN", "red"), "no evidence": ("NO EVIDENCE", "yellow")}
+WORD = {"holds": ("HOLDS", "green"), "broken": ("BROKEN", "red"), "no evidence": ("NO EVIDENCE", "yellow")}
 
 
 def leg_text(leg: Leg, out: Output) -> str:
@@ -24,18 +27,30 @@ def leg_text(leg: Leg, out: Output) -> str:
     return f"  {head} {leg.message}{out.paint(took + code, 'dim')}"
 
 
-def cost_text(cost: Cost, depth: str) -> str:
-    """What the probe will ask for, before it asks."""
-    return f"probe, depth {depth}: at most {cost.tokens:,} tokens in {cost.requests:,} requests"
+def cost_text(costs: Sequence[Cost], depth: str) -> str:
+    """What the probe will ask for, before it asks: altogether, and by leg."""
+    tokens, requests = sum(cost.tokens for cost in costs), sum(cost.requests for cost in costs)
+    legs = ", ".join(f"{cost.leg} {cost.tokens:,}" for cost in costs)
+    return f"probe, depth {depth}: at most {tokens:,} tokens in {requests:,} requests ({legs})"
 
 
 def verdict_text(name: str, contract: Contract, verdict: Verdict, out: Output) -> str:
     """The word, the promise that it is about, and why it is not "holds"."""
-    word, colour = _WORD[verdict.word]
+    word, colour = WORD[verdict.word]
     promise = f"{contract.seqs:,} x {contract.len:,} tokens at once, {contract.kv_dtype} KV"
     depth = _DEPTH.get(str(verdict.facts.get("depth")), "") if verdict.word == "holds" else ""
     lines = [f"\n{out.paint(word, 'bold', colour)}  {name}: {promise}{depth}"]
     lines += [f"  {reason}" for reason in verdict.reasons]
+    lines += [_foretold(each, out) for each in verdict.predictions]
     codes = sorted({leg.code for leg in verdict.legs if leg.code and leg.status == "fail"})
     lines += [out.paint(f"  more: archonctl explain {code}", "dim") for code in codes]
     return "\n".join(lines)
+
+
+def _foretold(scored: Scored, out: Output) -> str:
+    unit = f" {scored.unit}" if scored.unit else ""
+    expected = f"{scored.expect:,.10g}{unit} +- {scored.band:.1%}"
+    if scored.actual is None:
+        return out.paint(f"  foretold {scored.name} {expected}: not measured: {scored.why}", "dim")
+    text = f"  foretold {scored.name} {expected}, came {scored.actual:,.10g}{unit}: {scored.score}"
+    return out.paint(text, "yellow") if scored.score == "falsified" else text

@@ -51,15 +51,15 @@ def verdict_json(verdict: Verdict, endpoint: str) -> dict[str, Any]:
         "schema": SCHEMA,
         "endpoint": endpoint,
         "verdict": verdict.word,
-        "legs": [_leg(leg) for leg in verdict.legs],
+        "legs": [leg_json(leg) for leg in verdict.legs],
         "reasons": list(verdict.reasons),
         "facts": dict(verdict.facts),
         "predictions": [scored_json(each) for each in verdict.predictions],
     }
 
 
-def _leg(leg: Leg) -> dict[str, Any]:
-    """Texts that there is nothing to say for are null, never empty."""
+def leg_json(leg: Leg) -> dict[str, Any]:
+    """One leg under the same schema. Texts that there is nothing to say for are null, never empty."""
     said = _null({**asdict(leg), "proof": [], "observed": None})
     proof = [_null(asdict(each)) for each in leg.proof]
     return {**said, "seconds": round(leg.seconds, 3), "proof": proof, "observed": dict(leg.observed) or None}

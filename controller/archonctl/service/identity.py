@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from archonctl.deployment.schema import Endpoint
-from archonctl.probe.identity import Process
+from archonctl.ledger.values import BootLedger
+from archonctl.probe.identity import Process, judge_identity
+from archonctl.probe.stored import ledger_from
+from archonctl.probe.verdict import leg_json
+from archonctl.release.load import StoredRelease
+from archonctl.release.render import ARGV_FILE
 from archonctl.service import procfs
 from archonctl.service.gone import group_pids
+from archonctl.service.preflight import split_listen
 from archonctl.service.running import cmdline_of
+from archonctl.service.separated import Message
+from archonctl.service.unit import UnitState
 
 _NODES = re.compile(r"/dev/(kfd|nvidia\d+|nvidia-uvm|nvidiactl|dri/renderD\d+|accel/.*|xe.*)$")
 _VRAM = re.compile(rb"^drm-(?:memory|total)-vram\d*:\s+(\d+) KiB", re.M)
@@ -60,6 +69,39 @@ def look(
         device_bytes=_device_bytes(watched, proc) if device and pid else None,
         who=next((str(each) for each in found if each.pid == pid), ""),
     )
+
+
+def look_at_unit(release: StoredRelease, state: UnitState, link: Path) -> Process:
+    """The same for a unit's running start; ``link`` names the current release. As root all of it may be seen."""
+    argv = tuple(map(str, json.loads(release.files[ARGV_FILE])))
+    endpoint = release.loaded.endpoint
+    return look(
+        endpoint,
+        argv,
+        split_listen(endpoint.service.listen)[1],
+        state.main_pid,
+        control_group=state.control_group,
+        deployed_at=deployed_at(link),
+    )
+
+
+def add_identity(found: Message, process: Process) -> None:
+    """The leg about the process in a judge's answer; it can only take away from the word."""
+    probe, logged = found.get("probe"), found.get("ledger")
+    if not isinstance(probe, dict) or not isinstance(probe.get("legs"), list):
+        return
+    ledger: BootLedger | None = None
+    with contextlib.suppress(TypeError, ValueError, KeyError):
+        ledger = ledger_from(logged) if isinstance(logged, dict) else None
+    leg = judge_identity(process, ledger)
+    probe["legs"].insert(1, leg_json(leg))
+    word = "broken" if leg.status == "fail" else "no evidence" if leg.required and leg.status != "pass" else ""
+    if not word or found.get("verdict") == "broken" or found.get("verdict") == word:
+        return
+    reasons = found.get("reasons")
+    now = [f"{leg.id}: {leg.message}", *(reasons if isinstance(reasons, list) else [])]
+    found |= {"verdict": word, "reasons": now, "code": leg.code if word == "broken" else found.get("code")}
+    probe |= {"verdict": word, "reasons": now}
 
 
 def deployed_at(link: Path) -> float | None:

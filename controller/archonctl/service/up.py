@@ -18,21 +18,25 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from archonctl import __version__
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import GateRefusal, HostRefusal, UsageError
 from archonctl.ledger.values import BootLedger
 from archonctl.plan.values import Plan
 from archonctl.probe.address import speaks_tls
 from archonctl.probe.identity import judge_identity
+from archonctl.probe.stored import evidence
 from archonctl.probe.values import Verdict
-from archonctl.probe.verdict import with_leg
+from archonctl.probe.verdict import verdict_json, with_leg
 from archonctl.service.events import Event, OnEvent, Phase, ignore
 from archonctl.service.exits import ExitStatus
 from archonctl.service.follow import Boot, Limits, check_listener, follow, http_health
 from archonctl.service.identity import look
 from archonctl.service.interrupts import Interrupted, Interrupts
 from archonctl.service.launcher import Engine, close_log, log_of, mode_of, record, start_engine
+from archonctl.service.locate import locate_in_file
 from archonctl.service.logtail import LogSource
 from archonctl.service.lookup import find_running
 from archonctl.service.preflight import connect_host, split_listen
@@ -40,6 +44,7 @@ from archonctl.service.process import EngineProcess
 from archonctl.service.state import EndpointState, Mode, state_dir
 from archonctl.service.unit import UnitProcess, show
 from archonctl.service.values import OnVerdict, Options, Prepared, Rooms, UpResult
+from archonctl.service.verdict_store import keep_or_say
 
 
 def up(
@@ -122,6 +127,7 @@ class _Start:
         boot, ledger = self.boot(engine, model_bytes)
         running = record(self.state, engine, prepared, self.loaded, self.mode, self.address)
         verdict = self.probe(engine, ledger, prepared)
+        self.keep(prepared, boot, ledger, verdict)
         result = UpResult(self.loaded.name, plan, prepared.folder, running, boot, ledger, verdict, "running")
         if on_verdict is not None:
             on_verdict(result)
@@ -201,6 +207,27 @@ class _Start:
             verdict = replace(verdict, word="broken", reasons=(reason, *verdict.reasons))
         self.say("verdict", verdict.word)
         return verdict
+
+    def keep(self, prepared: Prepared, boot: Boot, ledger: BootLedger, verdict: Verdict) -> None:
+        """Store the verdict with what it was reached from; that it cannot be stored does not change it."""
+        probe = locate_in_file(verdict_json(verdict, self.loaded.name), self.state.log)
+        release, at = Path(prepared.folder).name, time.time()
+        value = evidence(
+            self.loaded.endpoint,
+            self.loaded.name,
+            probe,
+            ledger,
+            verdict=verdict.word,
+            reasons=list(verdict.reasons),
+            release=release,
+            by="up",
+            at=at,
+            depth=str(verdict.facts.get("depth") or "") or None,
+            boot_seconds=round(boot.seconds, 3),
+            archonctl=__version__,
+        )
+        if trouble := keep_or_say(self.state.folder, release, "up", value, at):
+            self.say("verdict", trouble)
 
     def finish(self, engine: Engine, result: UpResult) -> UpResult:
         """Leave it, stop it, or stay with it."""

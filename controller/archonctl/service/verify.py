@@ -22,21 +22,19 @@ from archonctl.errors import ArchonError, HostRefusal, NoEvidence
 from archonctl.ledger.as_json import ledger_json
 from archonctl.ledger.reader import LedgerReader
 from archonctl.ledger.refusal import refusal
-from archonctl.ledger.values import BootLedger
 from archonctl.probe.address import speaks_tls
-from archonctl.probe.identity import Process, judge_identity
+from archonctl.probe.identity import Process
 from archonctl.probe.run import probe_endpoint
-from archonctl.probe.stored import evidence, kept_lines, ledger_from
+from archonctl.probe.stored import evidence, kept_lines
 from archonctl.probe.values import Depth, Leg, Progress
-from archonctl.probe.verdict import leg_json, verdict_json
+from archonctl.probe.verdict import verdict_json
 from archonctl.release.load import StoredRelease, load_release
 from archonctl.release.store import CURRENT, DIGEST_CHARS
 from archonctl.release.unit import is_final_refusal
-from archonctl.release.values import ARGV_FILE
 from archonctl.service import procfs
 from archonctl.service.events import Event, OnEvent, Phase
 from archonctl.service.follow import EngineExited, Limits, check_listener, follow, http_health
-from archonctl.service.identity import deployed_at, look
+from archonctl.service.identity import add_identity, look_at_unit
 from archonctl.service.journal import JournalTail
 from archonctl.service.locate import locate_in_journal
 from archonctl.service.place import Place
@@ -103,7 +101,7 @@ def verify_installed(
         if message.get("ready") is True:
             if not release.loaded.endpoint.engine.image:
                 check_listener(engine, split_listen(release.loaded.endpoint.service.listen)[1])
-            seen.append(_look(name, place, release, state))
+            seen.append(look_at_unit(release, state, EndpointState(place.state, name).releases / CURRENT))
         if "phase" in message:
             on_event(_event(message))
 
@@ -120,38 +118,6 @@ def verify_installed(
     if trouble := keep_or_say(folder, release.digest[:DIGEST_CHARS], "verify", stored, time.time()):
         on_event(Event("verdict", trouble, time.monotonic() - began))
     return verified
-
-
-def _look(name: str, place: Place, release: StoredRelease, state: UnitState) -> Process:
-    """Who listens now, as this process may see it: root sees all."""
-    argv = tuple(map(str, json.loads(release.files[ARGV_FILE])))
-    return look(
-        release.loaded.endpoint,
-        argv,
-        split_listen(release.loaded.endpoint.service.listen)[1],
-        state.main_pid,
-        control_group=state.control_group,
-        deployed_at=deployed_at(EndpointState(place.state, name).releases / CURRENT),
-    )
-
-
-def add_identity(found: Message, process: Process) -> None:
-    """The leg about the process in a judge's answer; it can only take away from the word."""
-    probe, logged = found.get("probe"), found.get("ledger")
-    if not isinstance(probe, dict) or not isinstance(probe.get("legs"), list):
-        return
-    ledger: BootLedger | None = None
-    with contextlib.suppress(TypeError, ValueError, KeyError):
-        ledger = ledger_from(logged) if isinstance(logged, dict) else None
-    leg = judge_identity(process, ledger)
-    probe["legs"].insert(1, leg_json(leg))
-    word = "broken" if leg.status == "fail" else "no evidence" if leg.required and leg.status != "pass" else ""
-    if not word or found.get("verdict") == "broken" or found.get("verdict") == word:
-        return
-    reasons = found.get("reasons")
-    now = [f"{leg.id}: {leg.message}", *(reasons if isinstance(reasons, list) else [])]
-    found |= {"verdict": word, "reasons": now, "code": leg.code if word == "broken" else found.get("code")}
-    probe |= {"verdict": word, "reasons": now}
 
 
 def _verifier(release: StoredRelease) -> Account | None:

@@ -71,6 +71,24 @@ def probing(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def more_legs(verb: argparse.ArgumentParser) -> None:
+    """Legs that run only if asked for, and how to go about live traffic."""
+    group = verb.add_argument_group("more legs", "at depth admission and full; their cost is told before they run")
+    group.add_argument(
+        "--interference",
+        action="store_true",
+        help="decode steps alone and while another prompt is read; drafts accepted; the prefix cache, cold and warm",
+    )
+    group.add_argument(
+        "--recall", action="store_true", help="ask back a fact from the beginning of a full-height prompt"
+    )
+    group.add_argument(
+        "--when-idle",
+        action="store_true",
+        help="wait until nobody uses the engine (an hour at most), and give way the moment that somebody does",
+    )
+
+
 def positive(text: str) -> float:
     """A number above 0, as an option's type."""
     try:

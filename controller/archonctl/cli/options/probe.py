@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from archonctl.cli.options.common import endpoint, probing
+from archonctl.cli.options.common import endpoint, more_legs, probing
 
 NOTES = """\
 examples:
   archonctl probe
   archonctl probe tiny --leg admission
+  archonctl probe archon --when-idle --interference
 
 exit: 0 holds, 1 broken, 3 no evidence"""
 
@@ -19,3 +20,4 @@ def configure(verb: argparse.ArgumentParser) -> None:
     endpoint(verb)
     verb.add_argument("--log", metavar="FILE", help="the engine's boot log (default: the one that 'up' keeps)")
     probing(verb)
+    more_legs(verb)
