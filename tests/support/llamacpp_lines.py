@@ -138,7 +138,7 @@ GOOD: list[tuple[str, str, str | int]] = [
 
 STALE_ENV: list[tuple[str, str, str, str, str | int]] = [
     # build, NAME=value, code, what must be said, source
-    ("b11434", "LLAMA_ARG_MMAP=disabled", "knob-retired", "load-mode", 24218),
+    ("b11434", "LLAMA_ARG_MMAP=disabled", "knob-retired", "LLAMA_ARG_LOAD_MODE", 24218),
     ("b9109", "LLAMA_ARG_CTX_SIZE_DRAFT=4096", "knob-retired", "", 22838),
     ("b11434", "LLAMA_ARG_DRAFT_MAX=8", "knob-retired", "spec-draft-n-max", 22397),
     ("b11434", "LLAMA_ARG_N_CPU_MOE=", "knob-bad-value", "", "github Osmantic/ODS 3780"),

@@ -84,7 +84,7 @@ def _find(known: Edition, key: str, aliases: Mapping[str, str]) -> tuple[Knob, b
         judge = Judge(known, (f"--{spelled(key)[:80]}",), {})
         judge.unknown_option(0, judge.argv[0])
         absent = judge.findings[0]
-        raise DeclarationError(absent.code, absent.message, where=where, hint=absent.fix)
+        raise DeclarationError(absent.code, absent.message, where=where, hint=absent.fix.replace("use --", "use "))
     if managed := known.find_managed(found[0]):
         raise DeclarationError(
             managed.code, f"{found[0].option} is no knob: {managed.reason}", where=where, hint=managed.instead

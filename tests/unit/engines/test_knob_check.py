@@ -208,3 +208,26 @@ def test_a_table_and_what_a_version_takes_are_read_once() -> None:
     table = load_table("llamacpp")
     assert load_table("llamacpp") is table
     assert edition(table, table.newest) is edition(table, table.newest)
+
+
+@pytest.mark.parametrize(
+    ("argv", "fix"),
+    [
+        (["-m", "x", "--mlock"], 'use --load-mode mmap+mlock ("mlock" beside --no-mmap)'),
+        (["-m", "x", "-dio"], "use --load-mode dio"),
+        (["-m", "x", "--draft", "4"], "use --spec-draft-n-max (or spec-ngram-mod-n-max)"),
+    ],
+)
+def test_a_fix_is_written_as_a_command_line_writes_it(argv: list[str], fix: str) -> None:
+    assert one(check_argv(*LLAMA, argv), "knob-retired").fix == fix
+
+
+def test_a_fix_of_a_variable_is_a_variable() -> None:
+    env = {"LLAMA_ARG_NO_MMAP": "1", "LLAMA_ARG_MODEL_DRAFT": "x"}
+    fixes = [finding.fix for finding in check_env(*LLAMA, env)]
+    assert fixes == ["use LLAMA_ARG_LOAD_MODE=none", "use LLAMA_ARG_SPEC_DRAFT_MODEL"]
+
+
+def test_what_is_deprecated_is_said_once_with_what_to_write() -> None:
+    found = one(check_argv("vllm", "0.12.0", ["serve", "m", "--disable-log-requests"]), "knob-deprecated")
+    assert found.message == "--disable-log-requests is deprecated in vllm 0.12.0"

@@ -354,8 +354,8 @@ def test_a_flag_that_another_version_has_is_refused_and_a_key_within_json_is_pas
     with pytest.raises(DeclarationError) as refused:
         ADAPTER.command(endpoint({"kv-cache-memory-bytes": 1_000_000_000}, version="0.9.2"))
     assert refused.value.code == "knob-unknown"
-    words = ADAPTER.command(endpoint({"compilation-config.level": 3})).argv
-    assert words[-2:] == ("--compilation-config.level", "3")
+    words = ADAPTER.command(endpoint({"compilation-config.mode": 3})).argv
+    assert words[-2:] == ("--compilation-config.mode", "3")
     assert "names no release" in ADAPTER.command(endpoint(version="July 2025")).notes[0]
 
 

@@ -10,7 +10,7 @@ from archonctl.engines.knobs.argparse_argv import ArgparseWalk, Positional, Word
 from archonctl.engines.knobs.reading import llama, sglang, strict
 from archonctl.engines.knobs.row import Knob
 from archonctl.engines.knobs.table import Edition, KnobTable, edition, load_table
-from archonctl.engines.knobs.verdict import ArgvFinding, Judge, Open
+from archonctl.engines.knobs.verdict import ArgvFinding, Judge, Open, as_flags
 from archonctl.engines.knobs.versions import version_key
 from archonctl.findings import Severity
 
@@ -165,7 +165,7 @@ def _variables(one: Edition, env: Mapping[str, str], open_values: Container[str]
                 message = f"{name} is {value[:80]!r}: {reason}"
                 judge.add(ArgvFinding("knob-bad-value", "error", message, argument=name), certain=judge.read)
         elif name in one.table.by_variable or one.table.retirement(name) is not None:
-            _absent_variable(judge, name)
+            _absent_variable(judge, name, value)
         elif name.startswith(_PREFIXES.get(one.table.engine, ())):
             near = one.nearest_variable(name)
             fix = f"did you mean {near}?" if near else "take it out"
@@ -189,13 +189,25 @@ def _misread_variable(one: Edition, knob: Knob, value: str) -> str:
     return "" if value in known else f"it takes one of {', '.join(filter(None, known))}; {ignored}"
 
 
-def _absent_variable(judge: Judge, name: str) -> None:
+def _as_variable(table: KnobTable, by: str) -> str:
+    """What replaces a variable: a variable, where the flag that is named has one."""
+    _, named, variable = by.partition(", as a variable ")
+    flags = as_flags(table, by)
+    option, _, value = flags.removeprefix("--").partition(" ")
+    rows = table.by_option.get(f"--{option}", ())
+    if named or not rows or not rows[-1].env_key.startswith(_PREFIXES.get(table.engine, ("?",))):
+        return variable or flags
+    return f"{rows[-1].env_key}={value}" if value else rows[-1].env_key
+
+
+def _absent_variable(judge: Judge, name: str, value: str) -> None:
     table, key = judge.edition.table, judge.edition.table.key(judge.edition.version)
     rows, rule = table.by_variable.get(name, ()), table.retirement(name)
     gone = [row for row in rows if row.removed and table.key(row.removed) <= key]
     if gone or (rule is not None and table.gone_by_rule(rule, rows, key)):
         row = gone[-1] if gone else None
-        by = (rule.replaced_by if rule else "") or (row.renamed_to if row else "")
+        by = _as_variable(table, (rule.replaced_by if rule else "") or (row.renamed_to if row else ""))
+        by = by.partition("=")[0] if value in _OFF else by  # what replaces its being on
         since = row.removed if row else rule.removed if rule else ""
         message = f"{name} is gone since {since or 'an older version'}; {judge.engine} ignores it without a word"
         message += f": {rule.effect}" if rule else ""

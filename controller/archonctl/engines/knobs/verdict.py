@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from archonctl.engines.knobs.row import Knob
-from archonctl.engines.knobs.table import Edition, Found
+from archonctl.engines.knobs.table import Edition, Found, KnobTable
 from archonctl.findings import Severity
 
 Open = Literal["value", "words"]
 """A word that is known only when it runs: ``$X`` is one ``value``, ``$ARGS`` becomes any number of ``words``."""
 
 UNREAD = ("older", "newer")
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_SETTING = re.compile(r'\b([a-z][a-z0-9-]*) = "?([^"\s]+)"?')
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +99,14 @@ class Judge:
         refused = self.edition.options.get(name)
         gone = [row for row in forms if row.removed and table.key(row.removed) <= key]
         if refused is not None and refused.knob.refused:
-            fix = f"use {rule.replaced_by}" if rule and rule.replaced_by else refused.knob.refused
+            by = as_flags(table, rule.replaced_by) if rule else ""
+            fix = f"use {by}" if by else refused.knob.refused
             return "knob-retired", f"{self.engine} only refuses {name}: {refused.knob.refused}", fix, True, ""
         if gone or (rule is not None and table.gone_by_rule(rule, forms, key)):
             row = max(gone, key=lambda row: table.key(row.removed), default=None)
             since = row.removed if row else rule.removed if rule else ""
             effect = f": {rule.effect}" if rule else ""
-            by = (rule.replaced_by if rule else "") or (row.renamed_to if row else "")
+            by = as_flags(table, (rule.replaced_by if rule else "") or (row.renamed_to if row else ""))
             successor = f"--{row.renamed_to}" if row and row.renamed_to else ""
             went = f"is gone since {since}" if since else "is gone"
             fix = f"use {by}" if by else "take it out"
@@ -129,9 +133,11 @@ class Judge:
             self.add(ArgvFinding("knob-twice", "warning", message, "keep one of them", index))
         self.seen[knob.flag] = index
         if text := self.edition.deprecation(knob):
-            self.add(
-                ArgvFinding("knob-deprecated", "warning", f"{name} is deprecated in {self.engine}: {text}", index=index)
-            )
+            table, rule = self.edition.table, self.edition.table.retirement(name)
+            by = as_flags(table, knob.renamed_to or (rule.replaced_by if rule else ""))
+            why = "" if text == "it is deprecated" else f": {text}"
+            message = f"{name} is deprecated in {self.engine}{why}"
+            self.add(ArgvFinding("knob-deprecated", "warning", message, f"use {by}" if by else "", index))
 
     def lacks_value(self, index: int, name: str, knob: Knob) -> None:
         """An option whose value is missing, or that takes the next option for it."""
@@ -161,7 +167,8 @@ class Judge:
         """A value that the version would refuse or read as something else."""
         bare = value.strip("'\"")
         quoted = bare != value and len(value) > 2 and value[0] == value[-1]
-        fix = f"write {bare} without the quotes" if quoted else f"give {expected(found.knob)}"
+        by = reason.partition(", use ")[2]
+        fix = f"use {by}" if by else f"write {bare} without the quotes" if quoted else f"give {expected(found.knob)}"
         message = f"{name} is {value[:80]!r}: {reason}"
         finding = ArgvFinding("knob-bad-value", "error", message, fix, index)
         if quoted and self.argv[index] == value:
@@ -182,6 +189,13 @@ class Judge:
     def is_open(self, index: int) -> bool:
         """True for a word that is known only when it runs."""
         return index in self.open_words
+
+
+def as_flags(table: KnobTable, by: str) -> str:
+    """What replaces a flag as it is written on a command line: ``load-mode = "dio"`` as ``--load-mode dio``."""
+    text = _SETTING.sub(lambda found: f"--{found[1]} {found[2]}", by)
+    first = _NAME.match(text)
+    return f"--{text}" if first is not None and f"--{first[0]}" in table.by_option else text
 
 
 def expected(knob: Knob) -> str:
