@@ -7,6 +7,7 @@ beside it is kept by hand and holds what no such list says. Loaded when somethin
 from __future__ import annotations
 
 import tomllib
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, lru_cache
@@ -66,12 +67,13 @@ class KnobTable:
         return tuple(map(self._span, self.knobs))
 
     def _span(self, knob: Knob) -> Span:
-        since = self.key(knob.since) if knob.since else self.read[0]
+        read = self.read
+        since = self.key(knob.since) if knob.since else read[0]
         removed = self.key(knob.removed) if knob.removed else None
-        seen = [version for version in self.read if removed is None or version < removed]
-        last = self.key(knob.last_seen) if knob.last_seen else max(seen, default=since)
-        before = max((version for version in self.read if version < since), default=None)
-        return Span(before if knob.since else None, since, max(last, since), removed)
+        end = len(read) if removed is None else bisect_left(read, removed)
+        last = self.key(knob.last_seen) if knob.last_seen else read[end - 1] if end else since
+        begin = bisect_left(read, since) if knob.since else 0
+        return Span(read[begin - 1] if begin else None, since, max(last, since), removed)
 
     @cached_property
     def by_option(self) -> Mapping[str, tuple[Knob, ...]]:
