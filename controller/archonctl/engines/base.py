@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.change import Change, Variable
+from archonctl.engines.terms import Term
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import Interval
@@ -105,6 +106,8 @@ class Forecast:
     problems: tuple[Problem, ...] = ()
     methods: Mapping[str, Interval] = field(default_factory=dict)
     """Tokens by every method that applies, where methods disagree."""
+    terms: tuple[Term, ...] = ()
+    """The law with its numbers put in; the term ``kv_tokens`` is the best estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +193,10 @@ class Adapter(Protocol):
     needs_model_header: bool
     """True if ``forecast`` needs the facts of the model file."""
 
-    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Forecast:
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Forecast:
         """Apply the capacity law. Raises DeclarationError for knobs that contradict each other.
 
-        ``levers`` False leaves out the search for what would mend a short contract: solvers and sweeps ask for
+        ``detail`` False leaves out the working and what would mend a short contract: solvers and sweeps ask for
         nothing but the figures, thousands of times.
         """
         ...

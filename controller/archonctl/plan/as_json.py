@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from archonctl.engines.base import CardShare
+from archonctl.engines.terms import Term, numbers_in
 from archonctl.memory.demand import Fit
 from archonctl.memory.interval import Interval
 from archonctl.plan.values import Plan
@@ -13,8 +15,8 @@ from archonctl.plan.values import Plan
 SCHEMA = "archonctl.plan/1"
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """A JSON-ready dict; what is unknown or not said is null, never 0 and never empty."""
+def plan_json(plan: Plan, *, terms: bool = False) -> dict[str, Any]:
+    """A JSON-ready dict, with the working if ``terms``; what is unknown or not said is null, never 0, never empty."""
     contract, forecast = plan.contract, plan.forecast
     tokens = forecast.kv_tokens
     return {
@@ -73,7 +75,15 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "problems": [{"code": p.code, "message": p.message, "hint": p.hint or None} for p in forecast.problems],
         "notes": list(plan.notes),
         "not_modelled": list(forecast.not_modelled),
+        **({"terms": _terms(forecast.terms)} if terms else {}),
     }
+
+
+def _terms(terms: Sequence[Term]) -> list[dict[str, Any]]:
+    """Each term as it is, and its formula with the numbers put in."""
+    numbers = numbers_in(terms)
+    rows = [{**asdict(term), "numbers": numbers.get(term.name)} for term in terms]
+    return [{key: None if value == "" else value for key, value in row.items()} for row in rows]
 
 
 def _whole(value: float) -> int:

@@ -13,6 +13,7 @@ from archonctl.deployment.load import LoadedEndpoint
 from archonctl.deployment.schema import Contract, Endpoint
 from archonctl.engines import adapter
 from archonctl.engines.base import Forecast
+from archonctl.engines.terms import Term
 from archonctl.host.capacity import host_capacity
 from archonctl.host.load import load_host
 from archonctl.host.profile import Host
@@ -21,19 +22,19 @@ from archonctl.model.geometry import ModelFacts
 from archonctl.plan.values import Plan, PlanVerdict
 
 
-def build_plan(name: str, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Plan:
-    """Judge one declaration on one host. Touches nothing; ``levers`` False looks for no way out.
+def build_plan(name: str, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Plan:
+    """Judge one declaration on one host. Touches nothing; ``detail`` False leaves out working and levers.
 
     Raises DeclarationError where the declaration contradicts itself or its engine kind has no law here.
     """
-    forecast = adapter(endpoint.engine.kind).forecast(endpoint, host, model, levers=levers)
+    forecast = adapter(endpoint.engine.kind).forecast(endpoint, host, model, detail=detail)
     fits = (fit(forecast.demands, "host", host_capacity(host)),)
     verdict, reasons = judge(endpoint.contract, forecast, fits)
     notes = forecast.notes + tuple(_fit_notes(fits))
     plan = Plan(
         name, endpoint.engine.kind, endpoint.engine.version, endpoint.contract, verdict, reasons, forecast, fits, notes
     )
-    if not levers or verdict == "holds":
+    if not detail or verdict == "holds":
         return plan
     from archonctl.plan.levers import ranked  # it plans too, and only a contract that does not hold needs a way out
     from archonctl.plan.trial import Trial
@@ -50,6 +51,19 @@ def plan_endpoint(loaded: LoadedEndpoint) -> Plan:
     host, model = load_host(loaded), load_model(loaded.endpoint)
     with loaded.placing():
         return build_plan(loaded.name, loaded.endpoint, host, model)
+
+
+def placed(plan: Plan, loaded: LoadedEndpoint) -> Plan:
+    """The same plan, with the file and line (flag, variable) of each declared figure in its working."""
+    terms = tuple(
+        replace(term, origin=_origin(term, loaded.origins.get(term.key, ""))) if term.key else term
+        for term in plan.forecast.terms
+    )
+    return replace(plan, forecast=replace(plan.forecast, terms=terms))
+
+
+def _origin(term: Term, place: str) -> str:
+    return f"{term.origin} ({place})" if term.origin and place else place or term.origin or term.key
 
 
 def load_model(endpoint: Endpoint) -> ModelFacts | None:

@@ -23,9 +23,9 @@ class Trial:
     host: Host
     model: ModelFacts | None
 
-    def plan(self, change: Change, *, levers: bool = False) -> Plan:
+    def plan(self, change: Change, *, detail: bool = False) -> Plan:
         """The plan of the changed declaration. Raises DeclarationError where that contradicts itself."""
-        return build_plan(self.name, self.endpoint_with(change), self.host, self.model, levers=levers)
+        return build_plan(self.name, self.endpoint_with(change), self.host, self.model, detail=detail)
 
     def endpoint_with(self, change: Change) -> Endpoint:
         """The changed declaration."""

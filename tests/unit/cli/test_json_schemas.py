@@ -289,6 +289,15 @@ def test_a_plan(ask: Ask, run_cli: Any, words: list[str], code: int | None, verd
         assert ask("plan", *words, code=code)["verdict"] == verdict
 
 
+def test_a_plan_with_its_working(ask: Ask, small: Callable[..., Path]) -> None:
+    for endpoint in ("env/archon.toml", "env/archon-pair.toml", small()):
+        value = ask("plan", endpoint, "--explain")
+        terms = {term["name"]: term for term in value["terms"]}
+        assert terms["kv_tokens"]["value"] == pytest.approx(value["capacity"]["kv_tokens"], abs=1)
+        assert terms["len"]["origin"].rpartition(":")[2].isdigit()
+        assert all(term["origin"] or term["formula"] for term in value["terms"])
+
+
 @pytest.mark.parametrize(
     ("words", "code", "found"),
     [
@@ -678,6 +687,7 @@ WRONG: dict[str, list[Change]] = {
     "verdict-1": [(("action",), "judge"), (("stored", "verdict"), "fine"), (("file",), "")],
     "predictions-1": [(("action",), "score"), (("figures", 0, "unit"), None), (("figures", 0, "leg"), GONE)],
     "plan-1": [
+        (("terms",), [{"name": "kv_tokens"}]),
         (("verdict",), "ok"),
         (("verdict",), "short"),  # without a reason
         (("reasons",), ["why"]),  # of what holds

@@ -180,13 +180,13 @@ def test_an_engine_without_levers_of_its_own_gets_solved_ones() -> None:
 
 def test_levers_that_give_up_the_promise_come_last_and_precision_before_them() -> None:
     short = archon("archon-pair", contract={"kv_dtype": "bf16"})
-    levers = short.plan({}, levers=True).forecast.levers
+    levers = short.plan({}, detail=True).forecast.levers
     ranks = [("contract.seqs" in lever.set or "contract.len" in lever.set, bool(lever.quality)) for lever in levers]
     assert ranks == sorted(ranks)
     assert any(lever.quality for lever in levers)
 
 
 def test_a_lever_of_the_host_pool_has_its_price() -> None:
-    lever = archon(knobs={"host-pool-mib": 44_928}).plan({}, levers=True).forecast.levers[0]
+    lever = archon(knobs={"host-pool-mib": 44_928}).plan({}, detail=True).forecast.levers[0]
     assert (lever.slab_lost_mib, lever.wins_tokens) == (640, 44_000)
     assert "t/s" in lever.throughput

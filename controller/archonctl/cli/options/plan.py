@@ -10,6 +10,7 @@ NOTES = """\
 examples:
   archonctl plan --seqs 3 --len 200000
   archonctl plan env/archon.toml --set engine.knobs.host-pool-mib=44928
+  archonctl plan env/tiny.toml --explain                the law with the numbers put in
   archonctl plan env/archon.toml --solve host-pool      the least host pool under which it holds
   archonctl plan env/archon.toml --solve len --sweep seqs=1..8
   archonctl plan env/tiny.toml --sweep len=4k..128k:x2 --sweep kv-dtype=f16,q8_0
@@ -25,6 +26,11 @@ def configure(verb: argparse.ArgumentParser) -> None:
     """Add them."""
     endpoint(verb)
     group = verb.add_argument_group("questions")
+    group.add_argument(
+        "--explain",
+        action="store_true",
+        help="the law with the numbers put in, term by term, and where each comes from",
+    )
     group.add_argument(
         "--solve",
         metavar="NAME[,NAME]",

@@ -22,17 +22,24 @@ def run(args: Namespace, out: Output) -> int:
 
 
 def _plan(args: Namespace, out: Output) -> PlanVerdict:
-    from archonctl.plan.build import plan_endpoint
+    from archonctl.plan.build import placed, plan_endpoint
 
-    plan = plan_endpoint(endpoint_of(args, out))
+    loaded = endpoint_of(args, out)
+    plan = plan_endpoint(loaded)
+    if args.explain:
+        plan = placed(plan, loaded)
     if out.json:
         from archonctl.plan.as_json import plan_json
 
-        out.value(plan_json(plan))
+        out.value(plan_json(plan, terms=args.explain))
     else:
         from archonctl.cli.plan_text import plan_text
 
         out.answer(plan_text(plan, out))
+        if args.explain:
+            from archonctl.cli.working_text import working_text
+
+            out.answer(working_text(plan.forecast.terms, out))
     return plan.verdict
 
 

@@ -13,6 +13,7 @@ from archonctl.engines.llamacpp.assess import Assessment, assess
 from archonctl.engines.llamacpp.kv import BUILD, VERIFIED_ARCHITECTURES, allocate
 from archonctl.engines.llamacpp.levers import levers as find_levers
 from archonctl.engines.llamacpp.settings import contract_context
+from archonctl.engines.llamacpp.terms import explain
 from archonctl.host.profile import Card, Host
 from archonctl.memory.interval import MIB, Interval
 from archonctl.model.geometry import ModelFacts
@@ -44,7 +45,7 @@ class LlamaCppAdapter:
     api = API
     needs_model_header = True
 
-    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Forecast:
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Forecast:
         """Cells, bytes and tokens as llama-server allocates them, and what would make a short contract hold.
 
         Raises DeclarationError for knobs that contradict each other or the contract.
@@ -62,10 +63,11 @@ class LlamaCppAdapter:
             seq_len_limit=shape.n_ctx_slot if shape else None,
             cards=tuple(map(_unsplit, host.cards)) if now.on_cards else (_ram(now, host, model),),
             demands=now.demands,
-            levers=find_levers(now, host, model) if levers else (),
+            levers=find_levers(now, host, model) if detail else (),
             notes=tuple(_notes(now, host, model)),
             not_modelled=tuple(_not_modelled(now, model)),
             problems=now.problems,
+            terms=explain(now, model) if detail else (),
         )
 
     def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:

@@ -39,7 +39,7 @@ class RadianceAdapter:
     needs_model_header = False
     """A .rad file's layout is not public: what the law needs comes from a declared manifest."""
 
-    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Forecast:
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Forecast:
         """Capacity by the law of the version's era, with levers where the contract does not hold.
 
         Raises DeclarationError ``engine-version-missing``, ``engine-version-invalid``, ``kv-dtype-unknown`` and
@@ -47,8 +47,8 @@ class RadianceAdapter:
         this version does not take are problems of the forecast.
         """
         manifest = model.rad if model is not None else None
-        now = assess(endpoint, host, manifest)
-        if not levers:
+        now = assess(endpoint, host, manifest, detail=detail)
+        if not detail:
             return now
         found = find_levers(endpoint, host, now, lambda other: assess(other, host, manifest))
         return replace(now, levers=found)

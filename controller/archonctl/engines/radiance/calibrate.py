@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,10 @@ class Carried:
     notes: tuple[str, ...] = ()
     at_bound: bool = False
     """True if that boot's cache stood at its bound, so that its tokens are only what the budget funds at least."""
+    rates: Mapping[str, Interval] | None = None
+    """Tokens a MiB by every method, the most trusted first, where something was moved."""
+    headroom_mib: float = 0.0
+    """Headroom that is declared beyond that boot's."""
 
 
 @cache
@@ -161,7 +165,7 @@ def carry(boots: Iterable[Boot], settings: Settings, law: KvLaw, reference: KvLa
     if not found:
         return Carried(None, notes=tuple(refused))
     _, best = min(reversed(found), key=lambda pair: pair[0])
-    return Carried(best.tokens, best.boot, best.moved_mib, best.methods, (*best.notes, *refused), best.at_bound)
+    return replace(best, notes=(*best.notes, *refused))
 
 
 def _why_not(boot: Boot, settings: Settings) -> str:
@@ -237,7 +241,8 @@ def _carry_one(boot: Boot, settings: Settings, law: KvLaw, reference: KvLaw) -> 
     if not methods and (size := _printed_mib(boot)):
         methods = _cross_check(boot, size, law)
     notes += _rate_note(boot, law)
-    return Carried(tokens, boot, moved, methods, tuple(notes), at_bound)
+    return Carried(tokens, boot, moved, methods, tuple(notes), at_bound, rates if moved else None,
+                   _change(differing, "gpu-headroom-mib"))  # fmt: skip
 
 
 def _unrecorded(boot: Boot, settings: Settings) -> list[str]:

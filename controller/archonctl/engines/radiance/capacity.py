@@ -28,6 +28,8 @@ class Funds:
     law: KvLaw | None
     methods: Mapping[str, Interval] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    carried: Carried | None = None
+    """The boot that ``tokens`` rests on, where it is one."""
 
 
 def funds(settings: Settings, manifest: RadManifest | None, boots: tuple[Boot, ...], contract: Contract) -> Funds:
@@ -56,7 +58,8 @@ def _stated(settings: Settings, manifest: RadManifest, law: KvLaw, carried: Carr
     """Pair era: the pool is a knob, so the law answers; a boot of the very same pool answers better."""
     if settings.pool_mib is None:
         note = f"vram-kv-mib is not set, so the engine derives the pool from the card; state it, or {EVIDENCE}"
-        return Funds(carried.tokens, None, "declared boot" if carried.tokens else "unknown", law, notes=(note,))
+        word = "declared boot" if carried.tokens else "unknown"
+        return Funds(carried.tokens, None, word, law, notes=(note,), carried=carried)
     by_law, band = law.tokens(settings.pool_mib, settings.slots), law_band(settings, law)
     methods = {f"KV law, {law.kib_per_token:g} KiB a token": Interval.exact(by_law)}
     notes = []
@@ -73,9 +76,8 @@ def _stated(settings: Settings, manifest: RadManifest, law: KvLaw, carried: Carr
             methods["live boot of this shape on the archon host"] = Interval.exact(boot.tokens, "log")
     if carried.tokens is not None:
         methods["boot ledger"] = carried.tokens
-        return Funds(
-            carried.tokens, float(settings.pool_mib), "declared boot of this pool", law, methods, carried.notes
-        )
+        pool = float(settings.pool_mib)
+        return Funds(carried.tokens, pool, "declared boot of this pool", law, methods, carried.notes, carried)
     notes += carried.notes
     return Funds(band, float(settings.pool_mib), "KV law on the declared pool", law, methods, tuple(notes))
 
@@ -114,4 +116,5 @@ def _derived(settings: Settings, law: KvLaw, carried: Carried, contract: Contrac
         )
     same = not carried.moved_mib and tokens.is_exact
     method = "boot ledger with the same knobs" if same else "boot ledger carried over to today's knobs"
-    return Funds(tokens, law.pool_mib(tokens.best, settings.slots), method, law, methods, tuple(notes))
+    pool = law.pool_mib(tokens.best, settings.slots)
+    return Funds(tokens, pool, method, law, methods, tuple(notes), carried)

@@ -12,6 +12,7 @@ from archonctl.engines.radiance.capacity import funds
 from archonctl.engines.radiance.demands import card_demands, host_demands
 from archonctl.engines.radiance.memory import allreduce_rows, exact_rows, pages, ttm_floor_mib
 from archonctl.engines.radiance.settings import Settings, read_settings
+from archonctl.engines.radiance.terms import explain
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB, Interval
 from archonctl.model.rad import RadManifest
@@ -23,8 +24,8 @@ NOT_MODELLED = (
 )
 
 
-def assess(endpoint: Endpoint, host: Host, manifest: RadManifest | None) -> Forecast:
-    """The forecast without levers: what they are tried against."""
+def assess(endpoint: Endpoint, host: Host, manifest: RadManifest | None, *, detail: bool = False) -> Forecast:
+    """The forecast without levers, which are tried against it; ``detail`` adds the working."""
     settings, found = read_settings(endpoint)
     funded = funds(settings, manifest, endpoint.boot, endpoint.contract)
     needed = funded.law.pool_mib(endpoint.contract.tokens_with_margin, settings.slots) if funded.law else None
@@ -53,6 +54,7 @@ def assess(endpoint: Endpoint, host: Host, manifest: RadManifest | None) -> Fore
         not_modelled=NOT_MODELLED,
         problems=tuple(problems),
         methods=funded.methods,
+        terms=explain(endpoint, settings, funded, need) if detail else (),
     )
 
 

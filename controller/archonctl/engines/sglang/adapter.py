@@ -44,13 +44,13 @@ class SglangAdapter:
         host: Host,
         model: ModelFacts | None,
         *,
-        levers: bool = True,  # noqa: ARG002  it has none of its own: the plan finds them by its variables
+        detail: bool = True,
     ) -> Forecast:
         """Tokens of the pool, from a boot that was seen or from the card less the weights; else unknown, with why.
 
         Raises DeclarationError for knobs that contradict each other or the contract.
         """
-        return forecast(endpoint, host, model)
+        return forecast(endpoint, host, model, detail=detail)
 
     def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:
         """What a plan can be solved for. Raises DeclarationError as ``forecast``."""

@@ -14,6 +14,7 @@ from archonctl.deployment.schema import Boot, Endpoint
 from archonctl.engines.base import CardShare, Forecast, Problem
 from archonctl.engines.sglang.kv import Rates, kv_share, pool_tokens, rates, static_bytes, swa_tokens
 from archonctl.engines.sglang.settings import Settings, boot_endpoint, settings_of
+from archonctl.engines.sglang.terms import explain
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import GIB, MIB, Interval
@@ -34,8 +35,11 @@ class Pool:
     bytes: Interval | None = None
 
 
-def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Forecast:
-    """Apply the law. Raises DeclarationError for knobs that cannot be understood (see ``settings_of``)."""
+def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Forecast:
+    """Apply the law, with its working if ``detail``.
+
+    Raises DeclarationError for knobs that cannot be understood (see ``settings_of``).
+    """
     settings = settings_of(endpoint)
     each = rates(model.geometry, tp=settings.tp, dtype=settings.kv_dtype) if model and model.geometry else None
     weights = _rank_weights(model, settings.tp)
@@ -50,7 +54,14 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Foreca
         notes=tuple(_notes(endpoint, settings)),
         not_modelled=tuple(_not_modelled(settings, model)),
         problems=tuple(_problems(endpoint, settings, model)),
+        terms=explain(endpoint, settings, each, _states(model), pool.bytes, pool.tokens, pool.method) if detail else (),
     )
+
+
+def _states(model: ModelFacts | None) -> bool:
+    """True if some layers keep a recurrent state instead of keys and values."""
+    layers = model.geometry.layers if model and model.geometry else ()
+    return any(layer.attention == "recurrent" for layer in layers)
 
 
 def _pool(
@@ -121,8 +132,7 @@ def _tokens(size: Interval, settings: Settings, each: Rates, model: ModelFacts |
 
 
 def _count(size: float, settings: Settings, each: Rates, model: ModelFacts | None) -> int:
-    geometry = model.geometry if model else None
-    if geometry and any(layer.attention == "recurrent" for layer in geometry.layers):
+    if _states(model):
         size = kv_share(size, settings.mamba_ratio)
     if each.sliding:
         return min(swa_tokens(size, each, settings.page, settings.swa_ratio))

@@ -1,4 +1,4 @@
-"""vLLM behind the engine seam: plan and render. Starting it under archonctl is not verified in this release."""
+"""vLLM behind the engine seam. It was started under archonctl on a CPU; on a GPU not yet."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from archonctl.engines.vllm.assess import Assessment, assess
 from archonctl.engines.vllm.levers import levers as find_levers
 from archonctl.engines.vllm.memory import OVERHEAD_GIB
 from archonctl.engines.vllm.rules import version_of
+from archonctl.engines.vllm.terms import explain
 from archonctl.host.profile import Host
 from archonctl.memory.interval import GIB, MIB, Interval
 from archonctl.model.geometry import ModelFacts
@@ -43,7 +44,7 @@ class VllmAdapter:
     api = API
     needs_model_header = True
 
-    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, levers: bool = True) -> Forecast:
+    def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Forecast:
         """Concurrent tokens as vLLM counts them for requests of contract.len, and what would mend a short contract.
 
         Raises DeclarationError for knobs that contradict each other or the contract, or that this version refuses.
@@ -60,11 +61,12 @@ class VllmAdapter:
             seq_len_limit=now.seq_len_limit,
             cards=tuple(_cards(now, host)),
             demands=now.demands,
-            levers=find_levers(now, host, model) if levers else (),
+            levers=find_levers(now, host, model) if detail else (),
             notes=tuple(_notes(now)),
             not_modelled=tuple(_not_modelled(now, host, model)),
             problems=now.problems,
             methods=_methods(now),
+            terms=explain(now, host) if detail else (),
         )
 
     def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:
@@ -150,7 +152,8 @@ def _notes(now: Assessment) -> Iterator[str]:
         yield f"engine.version is not declared; the rules are those of {VERIFIED} and later"
     elif version_of(now.endpoint.engine.version) is None:
         yield f"engine.version {now.endpoint.engine.version!r} names no release; the rules are those of {VERIFIED}"
-    yield "vLLM: plan and render; starting it under archonctl is not verified in this release"
+    if not settings.cpu:
+        yield f"vLLM {VERIFIED} was started under archonctl on a CPU; on a GPU this release is not verified"
     if now.needed_bytes and not settings.no_law:
         how = "" if settings.cpu else f": kv-cache-memory-bytes = {now.needed_bytes} states exactly that"
         yield f"the contract needs {now.needed_bytes / GIB:.2f} GiB of cache on each rank{how}"
