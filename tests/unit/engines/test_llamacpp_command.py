@@ -6,6 +6,7 @@ import pytest
 
 from archonctl.deployment.schema import Contract, Endpoint, Engine, KnobValue, ModelRef, Service
 from archonctl.engines.base import CommandLine
+from archonctl.engines.knobs import check_argv
 from archonctl.engines.llamacpp.adapter import ADAPTER
 from archonctl.errors import DeclarationError
 
@@ -139,10 +140,25 @@ def test_a_knob_that_cannot_be_rendered_says_what_to_do(knobs: dict[str, KnobVal
 
 
 def test_a_retired_flag_names_the_builds() -> None:
-    message = refused({"mlock": True}, engine={"version": "b10000"}).message
+    message = refused({"mlock": True}, engine={"version": "b11000"}).message
     assert "b10878" in message
     assert "b10867" in message
-    assert "b10000" in message
+    assert "b11000" in message
+
+
+@pytest.mark.parametrize("version", ["b4000", "b4719", "b6000", "b6324", "b6325", "b6700", "b8000", "b9360", "b11434"])
+@pytest.mark.parametrize("dtype", ["f16", "q8_0"])
+def test_every_build_takes_what_is_rendered_for_it(version: str, dtype: str) -> None:
+    old = {} if version == "b11434" else {"mlock": True, "no-mmap": True}
+    argv = command({"threads": 4, **old}, engine={"version": version}, kv_dtype=dtype).argv
+    assert [one for one in check_argv("llamacpp", version, argv[1:]) if one.severity == "error"] == []
+    assert ("--mlock" in argv) == bool(old)
+    assert ("--cache-ram" in argv) == (version in ("b8000", "b9360", "b11434"))
+
+
+def test_a_flag_that_came_later_says_when() -> None:
+    error = refused({"load-mode": "mlock"}, engine={"version": "b6000"})
+    assert (error.code, "b10105" in error.message) == ("knob-unknown", True)
 
 
 def test_a_retired_variable_is_found_in_the_environment() -> None:

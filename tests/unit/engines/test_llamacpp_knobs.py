@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from archonctl.engines.knob_values import as_bool, as_int, spelled
 from archonctl.engines.knobs import Knob, load_folder, render
 from archonctl.engines.knobs.row import first_long
-from archonctl.engines.llamacpp.command import table
 from archonctl.engines.llamacpp.harvest import parse_help
 from archonctl.engines.llamacpp.kv import ROW_BLOCKS
+from archonctl.engines.passed_on import table
 from archonctl.errors import DeclarationError
 
 
@@ -104,7 +104,7 @@ def test_any_text_ends_in_rows_or_one_error(text: str) -> None:
 
 
 def test_the_table_names_its_source_and_nothing_twice() -> None:
-    known = table()
+    known = table("llamacpp", "b11434")
     assert (known.table.engine, known.version) == ("llamacpp", "b11434")
     names = Counter(name for knob in known.knobs for name in {spelled(n) for n in (*knob.names, *knob.negatives)})
     assert [name for name, times in names.items() if times > 1] == []
@@ -115,7 +115,7 @@ def test_the_table_names_its_source_and_nothing_twice() -> None:
 
 
 def test_the_rules_speak_of_flags_that_exist_or_are_retired() -> None:
-    known = table()
+    known = table("llamacpp", "b11434")
     flags = {knob.flag for knob in known.knobs}
     assert {flag for row in known.table.managed for flag in row.flags} <= flags
     assert {row.flag for row in known.table.deprecated} <= flags
@@ -126,7 +126,7 @@ def test_the_rules_speak_of_flags_that_exist_or_are_retired() -> None:
 
 
 def test_retired_replacements_exist() -> None:
-    known = table()
+    known = table("llamacpp", "b11434")
     for row in (row for row in known.table.retired if row.replaced_by):
         first = row.replaced_by.replace(",", " ").split()[0]
         assert known.find(first), row.replaced_by
@@ -134,13 +134,13 @@ def test_retired_replacements_exist() -> None:
 
 def test_the_law_knows_every_cache_dtype_of_the_table() -> None:
     for flag in ("cache-type-k", "cache-type-v"):
-        found = table().find(flag)
+        found = table("llamacpp", "b11434").find(flag)
         assert found
         assert set(found[0].choices) == set(ROW_BLOCKS)
 
 
 def test_a_flag_is_found_by_any_spelling_and_by_its_variable() -> None:
-    known = table()
+    known = table("llamacpp", "b11434")
     for key in ("c", "-c", "ctx-size", "--ctx-size", "ctx_size"):
         found = known.find(key)
         assert found
@@ -153,8 +153,8 @@ def test_a_flag_is_found_by_any_spelling_and_by_its_variable() -> None:
 
 
 def test_a_near_miss_is_suggested_and_nonsense_is_not() -> None:
-    assert table().suggest("paralel") == "parallel"
-    assert table().suggest("qqqqqqqq") == ""
+    assert table("llamacpp", "b11434").suggest("paralel") == "parallel"
+    assert table("llamacpp", "b11434").suggest("qqqqqqqq") == ""
 
 
 SWITCH = Knob("ui", "switch", "x", "x", ("--ui",), negatives=("--no-ui",))
@@ -209,7 +209,7 @@ def test_values_that_the_engine_would_misread_are_refused(knob: Knob, value: boo
 @given(st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=20)))
 @example("0\x85\x00")  # str.split would take U+0085 for a blank
 def test_any_value_of_any_knob_is_rendered_or_refused(value: bool | int | float | str) -> None:
-    for knob in table().knobs:
+    for knob in table("llamacpp", "b11434").knobs:
         argv = list[str]()
         assert _said(lambda k=knob, a=argv: a.extend(render(k.flag, k, True, value))) in ("", "knob-bad-value")
         assert all("\n" not in word and "\0" not in word for word in argv)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from archonctl.deployment.schema import Contract, Endpoint, Engine, KnobValue, ModelRef
 from archonctl.engines.llamacpp import settings
-from archonctl.engines.llamacpp.command import table
 from archonctl.engines.llamacpp.declared import ALIASES
 from archonctl.engines.llamacpp.settings import settings_of, stretched
+from archonctl.engines.passed_on import table
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import Geometry, ModelFacts
 
@@ -157,7 +157,7 @@ def test_an_overridden_header_is_read_as_the_engine_reads_it() -> None:
 
 def test_the_short_list_of_aliases_agrees_with_the_whole_table() -> None:
     for alias, name in ALIASES.items():
-        found = table().find(alias)
+        found = table("llamacpp", "b11434").find(alias)
         assert found, alias
         assert name == (found[0].flag if found[1] else f"no-{found[0].flag}"), alias
 

@@ -2,6 +2,7 @@
 
 Everything that the capacity law depends on is rendered even where it is the default: llama-server also reads
 ``LLAMA_ARG_*`` variables and config.ini files, and what is on the command line wins over both (common/arg.cpp).
+A flag that the declared build has not yet is left out, and one that it has no more is refused.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from archonctl.deployment.schema import Endpoint, KnobValue
 from archonctl.engines.base import CommandLine
 from archonctl.engines.container import Needs, contained
 from archonctl.engines.knob_values import as_int, spelled
-from archonctl.engines.knobs import Edition, edition, load_table, render
+from archonctl.engines.knobs import Edition, render
 from archonctl.engines.listening import bind
 from archonctl.engines.llamacpp.kv import QUANTISED
 from archonctl.engines.llamacpp.loading import locks_weights
 from archonctl.engines.llamacpp.settings import Settings, settings_of
+from archonctl.engines.passed_on import table
 from archonctl.errors import DeclarationError
 
 VERBOSITY = 4
@@ -41,12 +43,6 @@ RENDERED = frozenset(
 """Flags that are always written, from the settings; as knobs they only change the value."""
 
 
-def table() -> Edition:
-    """The flags of the newest llama-server whose list was read (on first use)."""
-    known = load_table("llamacpp")
-    return edition(known, known.newest)
-
-
 def command_line(endpoint: Endpoint) -> CommandLine:
     """argv and environment for one declaration.
 
@@ -60,17 +56,18 @@ def command_line(endpoint: Endpoint) -> CommandLine:
             where="engine.binary",
             hint='set engine.binary = "/path/to/llama-server", or engine.image by digest',
         )
+    known = table("llamacpp", endpoint.engine.version)
     for variable in endpoint.engine.env:
-        _refuse_retired(variable, endpoint.engine.version, f"engine.env.{variable}")
+        _refuse_retired(known, variable, f"engine.env.{variable}")
     settings, notes = settings_of(endpoint), list[str]()
-    declared = list(_declared(endpoint, notes))
+    declared = list(_declared(known, endpoint, notes))
     host, port = bind(endpoint)
     service = endpoint.service
     argv = ["--model", endpoint.model.path, "--host", host, "--port", str(port)]
     argv += ["--alias", endpoint.model.served_name] if endpoint.model.served_name else []
     argv += ["--api-key-file", service.api_key_file] if service.api_key_file else []
-    argv += _capacity(settings)
-    argv += _observability(endpoint, notes)
+    argv += _capacity(known, settings)
+    argv += _observability(known, endpoint, notes)
     argv += declared
     pinned = locks_weights(argv)
     if endpoint.engine.image:
@@ -78,22 +75,29 @@ def command_line(endpoint: Endpoint) -> CommandLine:
     return CommandLine((endpoint.engine.binary, *argv), dict(endpoint.engine.env), tuple(notes), pinned=pinned)
 
 
-def _capacity(settings: Settings) -> list[str]:
+def _capacity(known: Edition, settings: Settings) -> list[str]:
     kv = settings.kv
     slots = "-1" if settings.slots_auto else str(kv.n_seq_max)
     flash_attn = "on" if settings.flash_attn == "auto" and kv.type_v in QUANTISED else settings.flash_attn
-    return [
-        *("--ctx-size", str(kv.n_ctx), "--parallel", slots),
-        "--kv-unified" if kv.kv_unified else "--no-kv-unified",
-        *("--cache-type-k", kv.type_k, "--cache-type-v", kv.type_v, "--flash-attn", flash_attn),
-        *("--batch-size", str(kv.n_batch), "--ubatch-size", str(kv.n_ubatch)),
-        *("--cache-ram", str(settings.cache_ram_mib), "--ctx-checkpoints", str(settings.checkpoints)),
+    words = [
+        ("--ctx-size", str(kv.n_ctx)),
+        ("--parallel", slots),
+        ("--kv-unified" if kv.kv_unified else "--no-kv-unified",),
+        ("--cache-type-k", kv.type_k),
+        ("--cache-type-v", kv.type_v),
+        ("--flash-attn", flash_attn),
+        ("--batch-size", str(kv.n_batch)),
+        ("--ubatch-size", str(kv.n_ubatch)),
+        ("--cache-ram", str(settings.cache_ram_mib)),
+        ("--ctx-checkpoints", str(settings.checkpoints)),
     ]
+    if known.options["--flash-attn"].knob.takes == 0:  # a bare flag before b6325
+        words[5] = ("--flash-attn",) if flash_attn == "on" else ()
+    return [word for each in words for word in each if each[0] in known.options]
 
 
-def _observability(endpoint: Endpoint, notes: list[str]) -> list[str]:
+def _observability(known: Edition, endpoint: Endpoint, notes: list[str]) -> list[str]:
     """Verbosity, metrics and slots: without them there is no evidence, so they are not for the knobs to take away."""
-    known = table()
     level = VERBOSITY
     for key, value in endpoint.engine.knobs.items():
         found = known.find(key)
@@ -113,13 +117,12 @@ def _observability(endpoint: Endpoint, notes: list[str]) -> list[str]:
     return ["--verbosity", str(level), "--metrics", "--slots"]
 
 
-def _declared(endpoint: Endpoint, notes: list[str]) -> Iterator[str]:
+def _declared(known: Edition, endpoint: Endpoint, notes: list[str]) -> Iterator[str]:
     """The other knobs, in canonical long form and in the order of the table, so that the result is stable."""
-    known = table()
     order = {knob.flag: number for number, knob in enumerate(known.knobs)}
     chosen: dict[str, tuple[str, tuple[str, ...]]] = {}
     for key, value in endpoint.engine.knobs.items():
-        flag, arguments = _one(known, endpoint, key, value, notes)
+        flag, arguments = _one(known, key, value, notes)
         if flag in chosen:
             raise DeclarationError(
                 "knob-twice",
@@ -134,17 +137,18 @@ def _declared(endpoint: Endpoint, notes: list[str]) -> Iterator[str]:
 
 def check_knobs(endpoint: Endpoint) -> None:
     """Raise what ``command_line`` would raise for a knob: unknown, retired, reserved or with a bad value."""
-    for _ in _declared(endpoint, []):
+    for _ in _declared(table("llamacpp", endpoint.engine.version), endpoint, []):
         pass
 
 
-def _one(
-    known: Edition, endpoint: Endpoint, key: str, value: KnobValue, notes: list[str]
-) -> tuple[str, tuple[str, ...]]:
+def _one(known: Edition, key: str, value: KnobValue, notes: list[str]) -> tuple[str, tuple[str, ...]]:
     where = f"engine.knobs.{key}"
-    _refuse_retired(key, endpoint.engine.version, where)
+    _refuse_retired(known, key, where)
     found = known.find(key)
     if found is None:
+        if later := known.table.forms(key):
+            message = f"{key} came with llama.cpp {later[0].since}, and the declared build is {known.version}"
+            raise DeclarationError("knob-unknown", message, where=where, hint="take it out, or move to that build")
         near = known.suggest(key)
         raise DeclarationError(
             "knob-unknown",
@@ -162,17 +166,19 @@ def _one(
     return knob.flag, render(key, knob, positive, value)
 
 
-def _refuse_retired(key: str, version: str, where: str) -> None:
-    """A flag that went away is an error, also where the declared build still had it: the table is of a later one."""
-    retired = table().table.retirement(key)
-    if retired is None:
+def _refuse_retired(known: Edition, key: str, where: str) -> None:
+    """A flag or variable that went away before the declared build, or before the newest that was read."""
+    flags = known.table
+    retired = flags.retirement(key)
+    if retired is None or known.find(key) or known.find_env(key):
+        return
+    if not flags.gone_by_rule(retired, flags.forms(key), flags.key(known.version)):
         return
     asides = [f"{retired.last_seen} still had it"] if retired.last_seen else []
-    asides += [f"declared: {version}"] if version else []
+    asides.append(f"declared: {known.version}")
     raise DeclarationError(
         "knob-retired",
-        f"{key} is gone in llama.cpp {retired.removed} ({', '.join(asides) or 'the build of the table'}): "
-        f"{retired.effect}",
+        f"{key} is gone in llama.cpp {retired.removed} ({', '.join(asides)}): {retired.effect}",
         where=where,
         hint=f"use {retired.replaced_by}" if retired.replaced_by else "take it out",
     )
