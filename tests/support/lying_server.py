@@ -64,6 +64,10 @@ class Engine:
     """Sequences but the first keep back this share of their events, until all is generated and a moment more."""
     others: int = 0
     """Requests of others that run while a prompt over ``lie_above`` does, by /slots."""
+    interferes_s: float = 0.0
+    """A step takes so much longer while another prompt is read."""
+    cache: bool = False
+    """A prompt that was read before is not read again, and usage says how much of it was cached."""
     lie_above: int = 0
     api_key: str = ""
     override: dict[str, Callable[[Handler], None]] = field(default_factory=dict)
@@ -82,6 +86,8 @@ class LyingServer:
         self.held = 0
         self.most_running = 0
         self.leader: object | None = None
+        self.prefilling = 0
+        self.known: set[str] = set()
         outer = self
 
         class Bound(Handler):
@@ -209,7 +215,10 @@ class Handler(BaseHTTPRequestHandler):
         answer = min(int(body["max_tokens"]), engine.window - tokens)
         me = object()
         try:
-            self._admit(tokens, me)
+            cached = engine.cache and body.get("cache_prompt") is True and prompt in outer.known
+            outer.known.add(prompt)
+            self.cached = tokens if cached else 0
+            self._admit(tokens, me, cached=cached)
             self._answer(body, tokens, answer, chat=chat, me=me)
         finally:
             with outer.lock:
@@ -223,7 +232,7 @@ class Handler(BaseHTTPRequestHandler):
     def _mine(self) -> dict[object, int]:
         return self.server_.__dict__.setdefault("_held_by", {})
 
-    def _admit(self, tokens: int, me: object) -> None:
+    def _admit(self, tokens: int, me: object, *, cached: bool = False) -> None:
         outer, engine = self.server_, self.server_.engine
         if engine.never_above is not None and tokens > engine.never_above:
             outer.sleep(3600)
@@ -236,7 +245,11 @@ class Handler(BaseHTTPRequestHandler):
             outer.held += tokens
             if outer.leader is None:
                 outer.leader = me
-        outer.sleep(tokens * engine.prefill_s)
+            outer.prefilling += 1
+        try:
+            outer.sleep((1 if cached else tokens) * engine.prefill_s)
+        finally:
+            outer.prefilling -= 1
 
     def _refuse_window(self, tokens: int) -> None:
         window = self.server_.engine.window
@@ -256,7 +269,13 @@ class Handler(BaseHTTPRequestHandler):
             answer, stop = engine.eos_after, "stop"
         stream = bool(body.get("stream")) and not engine.ignore_stream
         counted = tokens - engine.undercount
-        usage = {"prompt_tokens": counted, "completion_tokens": answer, "total_tokens": counted + answer}
+        usage: dict[str, Any] = {
+            "prompt_tokens": counted,
+            "completion_tokens": answer,
+            "total_tokens": counted + answer,
+        }
+        if engine.cache:
+            usage["prompt_tokens_details"] = {"cached_tokens": self.cached}
         if not stream:
             self._sleep_steps(answer)
             self.json(200, self._whole(answer, stop, usage, chat=chat))
@@ -275,7 +294,7 @@ class Handler(BaseHTTPRequestHandler):
         self.chunk(b"data: [DONE]\n\n")
         self.end()
 
-    def _whole(self, answer: int, stop: str, usage: dict[str, int], *, chat: bool) -> dict[str, Any]:
+    def _whole(self, answer: int, stop: str, usage: dict[str, Any], *, chat: bool) -> dict[str, Any]:
         engine = self.server_.engine
         text = "" if engine.hide_text else "word " * answer
         message = {"role": "assistant", "content": "" if engine.reasoning else text}
@@ -287,7 +306,7 @@ class Handler(BaseHTTPRequestHandler):
         return value | ({"usage": usage} if engine.usage else {})
 
     def _events(
-        self, body: Any, tokens: int, answer: int, stop: str, usage: dict[str, int], *, chat: bool, me: object
+        self, body: Any, tokens: int, answer: int, stop: str, usage: dict[str, Any], *, chat: bool, me: object
     ) -> Iterator[bytes]:
         outer, engine = self.server_, self.server_.engine
         big = tokens > engine.lie_above
@@ -307,7 +326,7 @@ class Handler(BaseHTTPRequestHandler):
             while big and engine.stall_others and step and outer.leader not in (me, None):
                 outer.sleep(0.01)
             if not engine.burst:
-                outer.sleep(engine.step_s)
+                outer.sleep(engine.step_s + (engine.interferes_s if outer.prefilling else 0))
             text = "" if engine.hide_text else "word "
             event = {"delta": {"content": text}} if chat else {"text": text}
             counts = {"usage": {"prompt_tokens": usage["prompt_tokens"], "completion_tokens": step + 1}}

@@ -5,7 +5,7 @@ What is judged was gathered by whoever may look into processes (``service/identi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 
@@ -63,14 +63,11 @@ def argv_runs(process: Process) -> bool | None:
     argv, found = process.argv, process.cmdline
     if not argv or not found or process.container:
         return None
-    if _within(argv[1:], found) and (len(argv) > 1 or found[-1] == argv[0]):
-        return True
-    program = PurePath(argv[0]).name
-    return False if program in {PurePath(word).name for word in found[:2]} else None
-
-
-def _within(part: Sequence[str], whole: Sequence[str]) -> bool:
-    return any(tuple(whole[i : i + len(part)]) == tuple(part) for i in range(len(whole) - len(part) + 1))
+    program, rest = PurePath(argv[0]).name, argv[1:]
+    same_program = program in {PurePath(word).name for word in found[: max(1, len(found) - len(rest))]}
+    if rest and found[-len(rest) :] == rest:
+        return True  # the last of two equal flags wins in most engines: nothing may follow
+    return (not rest and PurePath(found[-1]).name == program) if same_program else None
 
 
 def judge_identity(process: Process, ledger: BootLedger | None, runs: bool | None = None) -> Leg:

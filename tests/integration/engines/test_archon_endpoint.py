@@ -104,6 +104,28 @@ def test_the_pair_era_holds_on_1_2_0(archon: Archon) -> None:
     assert "607,740 KV tokens for 3 x 200,000" in legs(done)["ledger"]["message"]
 
 
+def test_a_small_window_on_a_quick_engine_is_held_as_well(archon: Archon) -> None:
+    done = archon.up("archon-pair", "--set", "contract.len=2000", "--force", "--json", version="1.2.0")
+    assert done.code == 0, done.stdout + done.stderr
+    assert legs(done)["capacity"]["status"] == "pass"
+
+
+def test_what_was_foretold_of_the_cutover_is_scored(archon: Archon) -> None:
+    done = archon.up("archon", "--leg", "admission", "--json")
+    assert done.code == 0, done.stdout + done.stderr
+    probe = json.loads(done.stdout)["probe"]
+    found = {each["name"]: each for each in probe["predictions"]}
+    assert set(found) == {"prefill_tps_43k", "kv_tokens"}
+    assert found["kv_tokens"]["actual"] == 600_000
+    assert found["kv_tokens"]["score"] == "hit"
+    measured = found["prefill_tps_43k"]
+    assert measured["actual"] == legs(done)["prefill"]["numbers"]["prefill_tps_43k"]
+    env = {"ARCHON_STATE_DIR": str(archon.folder / "state")}
+    told = archon.run_cli("predictions", "env/archon.toml", "--json", env=env)
+    assert {each["name"] for each in json.loads(told.stdout)["predictions"]} == set(found)
+    assert archon.run_cli("verdict", "replay", "archon", env=env).code == 0
+
+
 def test_in_the_pair_era_a_small_pool_preempts_and_is_never_called_enough(archon: Archon) -> None:
     small = {"contract.len": 2000, "vram-kv-mib": 808, "vram-weights-mib": 26_000}
     sets = [w for k, v in small.items() for w in ("--set", f"{k if '.' in k else f'engine.knobs.{k}'}={v}")]

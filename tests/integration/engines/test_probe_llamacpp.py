@@ -24,7 +24,7 @@ from archonctl.ledger.reader import read_ledger
 from archonctl.ledger.values import BootLedger
 from archonctl.probe.limits import Limits
 from archonctl.probe.run import probe_endpoint
-from archonctl.probe.values import Depth, Verdict
+from archonctl.probe.values import Depth, Extras, Verdict
 from support.probing import leg, told
 
 pytestmark = pytest.mark.engine
@@ -184,6 +184,27 @@ def test_admission_is_enough_where_it_is_asked_for(served: Served) -> None:
     verdict, _ = served(2, 2048, "-c", "4096", "-np", "2", "-lv", "4", depth="admission")
     assert verdict.word == "holds", told(verdict)
     assert "held_at_once" not in verdict.facts
+
+
+def test_the_legs_that_are_asked_for_run_on_a_real_engine(
+    llama_server: Path, tiny_gguf: TinyGguf, tmp_path: Path
+) -> None:
+    model, port, log = tiny_gguf("llama"), free_port(), tmp_path / "engine.log"
+    argv = [str(llama_server), "-m", str(model), "--port", str(port), "-c", "16384", "-np", "2", "-lv", "4"]
+    with running(argv, port, log):
+        endpoint = declared(model, port, 2, 8192)
+        ledger, extras = read_ledger(log, "llamacpp"), Extras(recall=True, interference=True, when_idle=True)
+        verdict = probe_endpoint(
+            endpoint, ADAPTER.api, ledger, legs="admission", limits=PATIENT, extras=extras, log_name=str(log)
+        )
+    assert verdict.word == "holds", told(verdict)
+    numbers = leg(verdict, "interference").numbers
+    assert float(numbers["step_ms"]) > 0
+    assert float(numbers["prefix_hit_rate_cold"]) < 0.1
+    assert float(numbers["prefix_hit_rate_warm"]) > 0.9
+    # random weights know nothing, and that is no word on the window
+    assert (leg(verdict, "recall").status, leg(verdict, "recall").code) == ("no evidence", "recall-unseen")
+    assert leg(verdict, "ledger").proof[0].where == str(log)
 
 
 def test_another_file_under_the_declared_name_is_broken(served: Served, tiny_gguf: TinyGguf, tmp_path: Path) -> None:
