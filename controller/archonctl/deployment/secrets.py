@@ -13,6 +13,7 @@ _FLAG = re.compile(
     r"^--?((hf|hub|auth|access|api|bearer)-token|([a-z0-9-]+-)?(api-key|secret|password))$", re.IGNORECASE
 )
 _URL_PASSWORD = re.compile(r"://[^/@\s:]+:[^/@\s]+@")
+_VALUE = re.compile(r"(sk|pk|hf|ghp|gho|ghs|glpat|xox[abp]|AKIA|nvapi)[-_]?[A-Za-z0-9_-]{4,}|[A-Za-z0-9+_]{32,}={0,2}")
 
 
 def is_secret_variable(name: str, value: str) -> bool:
@@ -28,3 +29,8 @@ def is_secret_flag(flag: str) -> bool:
 def has_url_password(text: str) -> bool:
     """True for a URL with a password in it."""
     return bool(_URL_PASSWORD.search(text))
+
+
+def looks_secret(text: str) -> bool:
+    """True for a text that has the form of a key or token: its usual beginnings, or 32 and more letters and digits."""
+    return bool(_VALUE.fullmatch(text) and re.search("[0-9]", text)) or has_url_password(text)

@@ -269,7 +269,7 @@ def _knobs(found: Draft, arguments: Mapping[str, Argument]) -> None:
     known = flags_of(found.engine, str(found.data["engine"]["version"]))
     for flag, argument in arguments.items():
         if not argument.known and known is not None:
-            found.leave(f"--{flag} {argument.value}", "the knob table of that version has no such flag", argument.word)
+            found.leave(f"--{flag}", "the knob table of that version has no such flag", argument.word)
             continue
         entry = known.find(flag) if known else None
         managed = known.find_managed(entry[0]) if known and entry else None

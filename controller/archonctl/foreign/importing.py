@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from archonctl.deployment.problems import printable
 from archonctl.deployment.schema import Endpoint
+from archonctl.deployment.secrets import looks_secret
 from archonctl.errors import UsageError
 from archonctl.foreign.draft import Draft, draft
 from archonctl.foreign.minimal import minimal
@@ -65,8 +66,14 @@ def _imported(found: Draft, named: str, left: list[Unread]) -> Imported:
         where = ".".join(map(str, first["loc"]))
         message = f"what is started there makes no declaration: {where}: {first['msg']}"
         raise UsageError("import-unfit", printable(message, 300), where=source) from None
-    unread = tuple(replace(each, text=printable(each.text)) for each in dict.fromkeys((*found.unread, *left)))
+    unread = tuple(replace(each, text=printable(_hidden(each.text))) for each in dict.fromkeys((*found.unread, *left)))
     return Imported(found.name, source, _text(data, source, unread), data, unread)
+
+
+def _hidden(text: str) -> str:
+    """Words that have the form of a key or token are not shown."""
+    words = re.split(r"([\s=,]+)", text)
+    return "".join("(hidden)" if looks_secret(word) else word for word in words)
 
 
 def _text(data: Mapping[str, Any], source: str, unread: tuple[Unread, ...]) -> str:

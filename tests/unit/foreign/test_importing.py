@@ -393,3 +393,12 @@ def test_anything_is_read_or_refused_in_one_sentence(tmp_path: Path, text: str, 
         return
     for each in found:
         Endpoint.model_validate(tomllib.loads(each.text))
+
+
+def test_no_value_of_an_unknown_flag_and_nothing_like_a_key_is_shown(tmp_path: Path) -> None:
+    script = tmp_path / "v.sh"
+    line = "exec vllm serve m --frobnicate hunter2 sk-4242424242 --max-num-seqs 4 hf_abcdef123 http://u:pass@h/x"
+    script.write_text(f"#!/bin/sh\n{line}\n")
+    found = one(script, version="0.32.0")
+    assert not any(text in found.text for text in ("hunter2", "sk-4242424242", "hf_abcdef123", "u:pass"))
+    assert "--frobnicate" in found.text
