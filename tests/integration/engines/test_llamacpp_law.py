@@ -13,11 +13,9 @@ import pytest
 from archonctl.deployment.schema import Contract, Endpoint, Engine, KnobValue, ModelRef, Service
 from archonctl.engines.llamacpp.adapter import ADAPTER
 from archonctl.engines.llamacpp.assess import assess
-from archonctl.engines.llamacpp.harvest import parse_help
 from archonctl.engines.llamacpp.kv import KvSettings, allocate
 from archonctl.engines.llamacpp.memory import Widths, compute_buffer
 from archonctl.engines.llamacpp.refusals import refusals
-from archonctl.engines.passed_on import table
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB, Interval
 from archonctl.model.gguf import read_gguf
@@ -333,21 +331,3 @@ def test_a_checkpoint_is_as_large_as_the_law_says(llama_server: Path, tiny_gguf:
             process.kill()
     assert sizes
     assert now.checkpoint_bytes <= float(sizes[-1]) * MIB <= now.checkpoint_bytes * 1.02
-
-
-def test_the_flag_table_is_what_this_binary_prints(llama_server: Path) -> None:
-    said = subprocess.run([str(llama_server), "--version"], capture_output=True, text=True, check=True, timeout=30)
-    if f"build {table("llamacpp", "b11434").build}" not in said.stderr:
-        pytest.skip(f"the table is of b{table("llamacpp", "b11434").build}, this binary says {said.stderr.splitlines()[0]}")
-    help_text = subprocess.run([str(llama_server), "--help"], capture_output=True, text=True, check=True, timeout=30)
-    assert table("llamacpp", "b11434").knobs == parse_help(help_text.stdout)
-
-
-def test_every_retired_flag_is_refused_by_the_engine(llama_server: Path) -> None:
-    for retired in table("llamacpp", "b11434").retired:
-        for name in retired.names:
-            ran = subprocess.run(
-                [str(llama_server), name, "1"], capture_output=True, text=True, timeout=30, check=False
-            )
-            assert ran.returncode == 1, name
-            assert "invalid argument" in ran.stderr or "has been removed" in ran.stderr, name
