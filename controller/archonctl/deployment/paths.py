@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from archonctl.deployment.remote import is_remote
 from archonctl.deployment.schema import Endpoint
 
 PATH_KEYS = (
@@ -20,6 +21,7 @@ PATH_KEYS = (
     ("model", "manifest"),
     ("host", "profile"),
     ("engine", "binary"),
+    ("engine", "oracle"),
     ("service", "api_key_file"),
 )
 """The keys of a declaration that hold a path."""
@@ -69,15 +71,16 @@ def bases(declaration: Path, cwd: Path, environ: Mapping[str, str]) -> Bases:
 def resolve_paths(endpoint: Endpoint, where: Bases) -> tuple[Endpoint, dict[str, Path]]:
     """The endpoint with every path absolute, and the paths by dotted key (those that are set).
 
-    A model that exists nowhere stays as written for engines that also take the name of a hub's repository.
+    A model on the network stays as written, and so does one that exists nowhere for engines that also take the name of
+    a hub's repository.
     """
     changes: dict[str, dict[str, str]] = {}
     paths: dict[str, Path] = {}
     for table, key in PATH_KEYS:
         text = getattr(getattr(endpoint, table), key)
-        if not text:
+        if not text or ((table, key) == ("model", "path") and is_remote(text)):
             continue
-        path = where.program(text) if key == "binary" else where.resolve(text)
+        path = where.program(text) if key in ("binary", "oracle") else where.resolve(text)
         if (table, key) == ("model", "path") and endpoint.engine.kind in ("vllm", "sglang") and not exists(path):
             continue
         paths[f"{table}.{key}"] = path

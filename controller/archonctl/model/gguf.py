@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 from archonctl.errors import ModelError
+from archonctl.model.files import Files, LocalFiles
 from archonctl.model.geometry import Geometry, ModelFacts, TensorBytes, TensorClass
 from archonctl.model.gguf_cursor import hostile, shown, truncated
 from archonctl.model.gguf_geometry import geometry_of
@@ -25,7 +23,14 @@ MAX_SPLIT_FIGURE = 2**31 - 1
 
 
 def read_gguf(path: Path) -> ModelFacts:
-    """Facts of the model at ``path``: a GGUF of version 2 or 3, or the first part of a split one (all parts are read).
+    """Facts of the model at ``path``; see ``read_gguf_file``."""
+    return read_gguf_file(LocalFiles(path.parent), path.name, str(path))
+
+
+def read_gguf_file(files: Files, name: str, path: str) -> ModelFacts:
+    """Facts of a GGUF of version 2 or 3, or of a split one by the first of its parts (all parts are read).
+
+    ``path`` is what the facts are called by.
 
     ``geometry`` is None where no law covers the architecture; ``geometry_reason`` then says so. Bytes are exact: the
     sum over the tensor list, which is checked against the length of each file.
@@ -33,19 +38,19 @@ def read_gguf(path: Path) -> ModelFacts:
     ``model-tensor-type-unknown``, ``model-geometry-invalid``, ``model-no-weights``, ``model-split-missing``,
     ``model-split-invalid``, ``model-missing``, ``model-unreadable``, ``model-not-a-file`` or ``model-is-directory``.
     """
-    headers = _read_parts(path)
+    headers = _read_parts(files, name)
     first = headers[0]
     parts = _tensor_bytes(headers)
     if not parts:
         raise ModelError(
             "model-no-weights",
             "the header lists 0 tensors: a vocabulary or a half-made file, not a model",
-            where=str(path),
+            where=path,
             hint="point the declaration at the model itself",
         )
     geometry, reason = _geometry(first, any(part.cls == "shared_experts" for part in parts))
     return ModelFacts(
-        path=str(path),
+        path=path,
         format="gguf",
         geometry=geometry,
         file_bytes=sum(header.file_bytes for header in headers),
@@ -57,77 +62,31 @@ def read_gguf(path: Path) -> ModelFacts:
     )
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[int]:
-    """A descriptor of a model file. Never blocks, never opens a device or a FIFO.
-
-    Raises ModelError: ``model-missing``, ``model-is-directory``, ``model-not-a-file`` or ``model-unreadable`` (also for
-    an error of the system inside the ``with`` block).
-    """
-    if "\0" in str(path):
-        raise ModelError("model-unreadable", "cannot be read: the path holds a zero byte", where=shown(str(path)))
-    fd = -1
-    try:
-        _regular(path, path.stat().st_mode)
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        _regular(path, os.fstat(fd).st_mode)  # it may have been replaced in between
-        yield fd
-    except (FileNotFoundError, NotADirectoryError):
-        raise _missing(path) from None
-    except OSError as err:
-        raise unreadable(path, err) from None
-    finally:
-        if fd >= 0:
-            os.close(fd)
+def _read_one(files: Files, name: str) -> Header:
+    with files.open(name) as blob:
+        return read_header(blob)
 
 
-def unreadable(path: Path, err: OSError) -> ModelError:
-    """The error for a path that the operating system refuses."""
-    hint = "let the user that runs archonctl read it" if isinstance(err, PermissionError) else "check path and disk"
-    return ModelError("model-unreadable", f"cannot be read: {err.strerror or err}", where=str(path), hint=hint)
-
-
-def _regular(path: Path, mode: int) -> None:
-    if stat.S_ISREG(mode):
-        return
-    if stat.S_ISDIR(mode):
-        raise ModelError("model-is-directory", "is a directory, not a model file", where=str(path))
-    kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
-    kind = kinds.get(stat.S_IFMT(mode), "a special file")
-    raise ModelError("model-not-a-file", f"is {kind}, not a model file", where=str(path))
-
-
-def _missing(path: Path) -> ModelError:
-    target = f" (a link to {path.readlink()}, which is not there)" if path.is_symlink() else ""
-    return ModelError("model-missing", f"no such file{target}", where=str(path), hint="fetch it, or correct the path")
-
-
-def _read_one(path: Path) -> Header:
-    with opened(path) as fd:
-        return read_header(fd, str(path))
-
-
-def _read_parts(path: Path) -> list[Header]:
+def _read_parts(files: Files, name: str) -> list[Header]:
     """The headers of all parts, the first one first."""
-    first = _read_one(path)
+    first, path = _read_one(files, name), files.shown(name)
     count = _split_figure(first, "split.count", 1)
     if count <= 1:
         return [first]
-    found = SPLIT_NAME.match(path.name)
+    found = SPLIT_NAME.match(name)
     number = _split_figure(first, "split.no", 0)
     if found is None or int(found["parts"]) != count or int(found["part"]) != number + 1:
         wanted = f"NAME-{number + 1:05d}-of-{count:05d}.gguf"
         raise _split_error(
             path, f"is part {number + 1} of {count} and must be called {wanted}", "give it that name back"
         )
-    names = [path.with_name(f"{found['prefix']}-{part:05d}-of-{count:05d}.gguf") for part in range(1, count + 1)]
+    names = [f"{found['prefix']}-{part:05d}-of-{count:05d}.gguf" for part in range(1, count + 1)]
     if number != 0:
         raise _split_error(
-            path, f"is part {number + 1} of {count}; engines load a model by its first", f"use {names[0]}"
+            path, f"is part {number + 1} of {count}; engines load a model by its first", f"use {files.shown(names[0])}"
         )
-    headers = [first]
-    for part, name in enumerate(names[1:], start=1):
-        headers.append(_read_part(name, part, count))
+    files.prefetch(names[1:])
+    headers = [first, *(_read_part(files, other, part, count) for part, other in enumerate(names[1:], start=1))]
     expected = _split_figure(first, "split.tensors.count", None)
     listed = sum(len(header.tensors) for header in headers)
     if listed != expected:
@@ -136,16 +95,17 @@ def _read_parts(path: Path) -> list[Header]:
     return headers
 
 
-def _read_part(path: Path, part: int, count: int) -> Header:
+def _read_part(files: Files, name: str, part: int, count: int) -> Header:
+    path = files.shown(name)
     try:
-        header = _read_one(path)
+        header = _read_one(files, name)
     except ModelError as err:
         if err.code != "model-missing":
             raise
         raise ModelError(
             "model-split-missing",
-            f"part {part + 1} of {count} is not there: {path.name}",
-            where=str(path),
+            f"part {part + 1} of {count} is not there: {name}",
+            where=path,
             hint="fetch it into the same folder",
         ) from None
     if (said := _split_figure(header, "split.no", None)) != part:
@@ -157,12 +117,12 @@ def _split_figure(header: Header, key: str, default: int | None) -> int:
     value = header.scalars.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_SPLIT_FIGURE:
         found = "is missing" if value is None else f"is {shown(str(value))}, not a number of parts or tensors"
-        raise _split_error(Path(header.path), f"{key} {found}", "fetch all parts again from one place")
+        raise _split_error(header.path, f"{key} {found}", "fetch all parts again from one place")
     return value
 
 
-def _split_error(path: Path, message: str, hint: str) -> ModelError:
-    return ModelError("model-split-invalid", message, where=str(path), hint=hint)
+def _split_error(path: str, message: str, hint: str) -> ModelError:
+    return ModelError("model-split-invalid", message, where=path, hint=hint)
 
 
 def _tensor_bytes(headers: Iterable[Header]) -> tuple[TensorBytes, ...]:

@@ -1,17 +1,20 @@
 """A position in a file being read: bounded, windowed, and quick over the strings that nobody wants.
 
-The file is read through one sliding window with ``pread`` rather than mapped, so that memory stays flat and a file cut
-short meanwhile is an error, not a SIGBUS.
+The file is read through one sliding window, so that memory stays flat however large the file, and so that it may be
+far away.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from functools import cache
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from archonctl.errors import ModelError
+
+if TYPE_CHECKING:
+    from archonctl.model.files import Blob
 
 MAGIC = b"GGUF"
 MAX_HEADER_BYTES = 256 * 1024 * 1024
@@ -54,12 +57,12 @@ def shown(raw: bytes | str) -> str:
 class Cursor:
     """A position in a file and the window of bytes around it."""
 
-    __slots__ = ("_base", "_fd", "_kept_bytes", "data", "path", "pos", "size")
+    __slots__ = ("_base", "_blob", "_kept_bytes", "data", "path", "pos", "size")
 
-    def __init__(self, fd: int, path: str) -> None:
-        self._fd = fd
-        self.path = path
-        self.size = os.fstat(fd).st_size
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self.path = blob.path
+        self.size = blob.size
         self.pos = 0
         self.data = b""
         self._base = 0
@@ -80,7 +83,7 @@ class Cursor:
             message = f"the header runs past {self.pos + count:,} bytes; the limit is {MAX_HEADER_BYTES:,}"
             raise hostile(self.path, message)
         want = min(max(count, _WINDOW_BYTES), self.size - self.pos)
-        self.data = _pread(self._fd, want, self.pos)
+        self.data = self._blob.read(want, self.pos)
         self._base = self.pos
         if len(self.data) < count:
             raise truncated(self.path, "the header", self.pos + count, self.pos + len(self.data))
@@ -164,14 +167,3 @@ def _run_pattern() -> re.Pattern[bytes]:
     lengths = sorted(range(_SHORT), key=lambda length: abs(length - 7))
     one = b"|".join(re.escape(_U64.pack(n)) + (b".{%d}" % n if n else b"") for n in lengths)
     return re.compile(b"(?s)(?:%b){%d}+" % (one, _RUN))
-
-
-def _pread(fd: int, count: int, position: int) -> bytes:
-    """Up to ``count`` bytes; fewer only at the end of the file."""
-    data = os.pread(fd, count, position)
-    while data and len(data) < count:
-        more = os.pread(fd, count - len(data), position + len(data))
-        if not more:
-            break
-        data += more
-    return data

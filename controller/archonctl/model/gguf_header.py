@@ -13,6 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from archonctl.errors import ModelError
+from archonctl.model.files import Blob
 from archonctl.model.gguf_cursor import MAX_HEADER_BYTES, Cursor, hostile, shown, truncated
 
 VERSIONS = (2, 3)
@@ -65,14 +66,14 @@ class Header:
     alignment: int = DEFAULT_ALIGNMENT
 
 
-def read_header(fd: int, path: str) -> Header:
-    """Read the header of the open regular file ``fd``; ``path`` is for messages only.
+def read_header(blob: Blob) -> Header:
+    """Read the header of an open file.
 
     Raises ModelError: ``model-version-unsupported``, ``model-truncated`` or ``model-header-hostile``.
     """
-    cursor = Cursor(fd, path)
+    cursor = Cursor(blob)
     cursor.expect_magic()
-    header = Header(path, _version(cursor), cursor.size)
+    header = Header(blob.path, _version(cursor), cursor.size)
     tensors, pairs = cursor.u64(), cursor.u64()
     _bounded(cursor, "tensors", tensors, MAX_TENSORS)
     _bounded(cursor, "key-value pairs", pairs, MAX_PAIRS)

@@ -6,18 +6,17 @@ one, else all ``*.safetensors``).
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from archonctl.errors import ModelError
+from archonctl.model.files import Files, LocalFiles
 from archonctl.model.geometry import Geometry, ModelFacts, TensorBytes, TensorClass
-from archonctl.model.gguf import opened
 from archonctl.model.gguf_cursor import hostile, shown
 from archonctl.model.hf_config import hf_geometry, text_config
-from archonctl.model.safetensors import SafetensorsHeader, hf_tensor_class, parse_object, read_safetensors
+from archonctl.model.safetensors import SafetensorsHeader, hf_tensor_class, parse_object, safetensors_header
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -29,6 +28,11 @@ _NESTED = ("rope_scaling", "rope_parameters", "quantization_config")
 
 
 def read_hf_folder(folder: Path, names: Sequence[str]) -> ModelFacts:
+    """Facts of a folder of this machine; see ``read_hf_files``."""
+    return read_hf_files(LocalFiles(folder), names)
+
+
+def read_hf_files(folder: Files, names: Sequence[str]) -> ModelFacts:
     """Facts of a folder with these file names in it.
 
     Without weights (config.json alone) bytes are 0 and ``tensors`` is 0; without config.json, or where no law covers
@@ -36,17 +40,17 @@ def read_hf_folder(folder: Path, names: Sequence[str]) -> ModelFacts:
     Raises ModelError: ``model-config-invalid``, ``model-split-missing``, ``model-split-invalid``,
     ``model-geometry-invalid``, ``model-no-weights`` and those of ``read_safetensors``.
     """
-    config = _config(folder / CONFIG) if CONFIG in names else None
+    config, config_bytes = _config(folder) if CONFIG in names else (None, 0)
     geometry, reason = _geometry(config, folder)
-    index = _index(folder / INDEX) if INDEX in names else None
+    index = _index(folder) if INDEX in names else None
     headers = _headers(folder, names, index)
     parts = _tensor_bytes(folder, headers)
     if headers and not parts:
         message = f"its {len(headers)} safetensors files list no tensor"
-        raise ModelError("model-no-weights", message, where=str(folder), hint="fetch the model itself")
-    size = sum(header.file_bytes for header in headers) or (folder / CONFIG).stat().st_size
+        raise ModelError("model-no-weights", message, where=folder.where, hint="fetch the model itself")
+    size = sum(header.file_bytes for header in headers) or config_bytes
     return ModelFacts(
-        path=str(folder),
+        path=folder.where,
         format="safetensors",
         geometry=geometry,
         file_bytes=size,
@@ -58,29 +62,28 @@ def read_hf_folder(folder: Path, names: Sequence[str]) -> ModelFacts:
     )
 
 
-def _read_json(path: Path, limit: int) -> dict[str, object]:
-    with opened(path) as fd:
-        size = os.fstat(fd).st_size
-        if size > limit:
-            raise hostile(str(path), f"has {size:,} bytes; at most {limit:,} are read")
-        raw = os.pread(fd, size, 0)
-    return parse_object(raw, str(path))
+def _read_json(folder: Files, name: str, limit: int) -> tuple[dict[str, object], int]:
+    """The object, and the size of the file in bytes."""
+    with folder.open(name) as blob:
+        if blob.size > limit:
+            raise hostile(blob.path, f"has {blob.size:,} bytes; at most {limit:,} are read")
+        return parse_object(blob.read(blob.size, 0), blob.path), blob.size
 
 
-def _config(path: Path) -> dict[str, object]:
+def _config(folder: Files) -> tuple[dict[str, object], int]:
     try:
-        return _read_json(path, MAX_CONFIG_BYTES)
+        return _read_json(folder, CONFIG, MAX_CONFIG_BYTES)
     except ModelError as err:
         if err.code != "model-header-hostile":
             raise
-        raise ModelError("model-config-invalid", err.message, where=str(path), hint="fetch it again") from None
+        raise ModelError("model-config-invalid", err.message, where=err.where, hint="fetch it again") from None
 
 
-def _geometry(config: Mapping[str, object] | None, folder: Path) -> tuple[Geometry | None, str]:
+def _geometry(config: Mapping[str, object] | None, folder: Files) -> tuple[Geometry | None, str]:
     if config is None:
         return None, f"the folder has no {CONFIG}, which describes the layers"
     try:
-        return hf_geometry(config, where=str(folder / CONFIG)), ""
+        return hf_geometry(config, where=folder.shown(CONFIG)), ""
     except ModelError as err:
         if err.code != "model-architecture-unknown":
             raise
@@ -107,30 +110,30 @@ def _flat(nested: Mapping[str, object]) -> dict[str, int | float | str | bool]:
     return found
 
 
-def _index(path: Path) -> dict[str, str]:
+def _index(folder: Files) -> dict[str, str]:
     """File by tensor name."""
-    weights = _read_json(path, MAX_INDEX_BYTES).get("weight_map")
+    path = folder.shown(INDEX)
+    weights = _read_json(folder, INDEX, MAX_INDEX_BYTES)[0].get("weight_map")
     if not isinstance(weights, dict) or not weights:
-        raise hostile(str(path), "it has no weight_map, or an empty one")
+        raise hostile(path, "it has no weight_map, or an empty one")
     for tensor, name in weights.items():
         if not isinstance(name, str) or not name or "/" in name or name.startswith(".") or "\0" in name:
-            raise hostile(
-                str(path), f"tensor {shown(tensor)} would be in {shown(str(name))}, not a file of this folder"
-            )
+            raise hostile(path, f"tensor {shown(tensor)} would be in {shown(str(name))}, not a file of this folder")
     return weights
 
 
-def _headers(folder: Path, names: Sequence[str], index: Mapping[str, str] | None) -> list[SafetensorsHeader]:
+def _headers(folder: Files, names: Sequence[str], index: Mapping[str, str] | None) -> list[SafetensorsHeader]:
     wanted = _without_index(folder, names) if index is None else sorted(set(index.values()))
     if len(wanted) > MAX_FILES:
-        raise hostile(str(folder), f"it would have {len(wanted):,} weight files; at most {MAX_FILES:,} are read")
-    headers = [_part(folder / name, len(wanted)) for name in wanted]
+        raise hostile(folder.where, f"it would have {len(wanted):,} weight files; at most {MAX_FILES:,} are read")
+    folder.prefetch(wanted)
+    headers = [_part(folder, name, len(wanted)) for name in wanted]
     if index is not None:
-        _agree(folder / INDEX, index, headers)
+        _agree(folder.shown(INDEX), index, dict(zip(wanted, headers, strict=True)))
     return headers
 
 
-def _without_index(folder: Path, names: Sequence[str]) -> list[str]:
+def _without_index(folder: Files, names: Sequence[str]) -> list[str]:
     """All safetensors files; what their names say about how many there are must be true."""
     found = [name for name in names if name.endswith(".safetensors")]
     if any(not name.startswith("consolidated") for name in found):
@@ -141,40 +144,41 @@ def _without_index(folder: Path, names: Sequence[str]) -> list[str]:
         if part := _PART.match(name):
             count = int(part["parts"])
             if not 1 <= int(part["part"]) <= count <= MAX_FILES:
-                raise ModelError("model-split-invalid", f"{shown(name)} is no part of {count:,}", where=str(folder))
+                raise ModelError("model-split-invalid", f"{shown(name)} is no part of {count:,}", where=folder.where)
             series.add((part["stem"], count))
     if len(series) > 1:
         message = f"holds parts of {len(series)} series of files, and no index says which is the model"
-        raise ModelError("model-split-invalid", message, where=str(folder), hint="keep one of them in the folder")
+        raise ModelError("model-split-invalid", message, where=folder.where, hint="keep one of them in the folder")
     found += [f"{stem}-{i:05d}-of-{count:05d}.safetensors" for stem, count in series for i in range(1, count + 1)]
     return sorted(set(found))
 
 
-def _part(path: Path, count: int) -> SafetensorsHeader:
+def _part(folder: Files, name: str, count: int) -> SafetensorsHeader:
     try:
-        return read_safetensors(path)
+        with folder.open(name) as blob:
+            return safetensors_header(blob)
     except ModelError as err:
         if err.code != "model-missing":
             raise
-        message = f"one of {count} weight files is not there: {shown(path.name)}"
+        message = f"one of {count} weight files is not there: {shown(name)}"
         hint = "fetch it into the same folder"
-        raise ModelError("model-split-missing", message, where=str(path), hint=hint) from None
+        raise ModelError("model-split-missing", message, where=folder.shown(name), hint=hint) from None
 
 
-def _agree(path: Path, index: Mapping[str, str], headers: Sequence[SafetensorsHeader]) -> None:
-    held = {(Path(header.path).name, tensor.name) for header in headers for tensor in header.tensors}
+def _agree(path: str, index: Mapping[str, str], headers: Mapping[str, SafetensorsHeader]) -> None:
+    held = {(name, tensor.name) for name, header in headers.items() for tensor in header.tensors}
     absent = [(name, tensor) for tensor, name in index.items() if (name, tensor) not in held]
     if absent:
         name, tensor = absent[0]
         raise ModelError(
             "model-split-invalid",
             f"{len(absent):,} tensors of the index are not in their files, such as {shown(tensor)} in {shown(name)}",
-            where=str(path),
+            where=path,
             hint="fetch index and weights again from one place",
         )
 
 
-def _tensor_bytes(folder: Path, headers: Sequence[SafetensorsHeader]) -> tuple[TensorBytes, ...]:
+def _tensor_bytes(folder: Files, headers: Sequence[SafetensorsHeader]) -> tuple[TensorBytes, ...]:
     sums: dict[tuple[TensorClass, str], list[int]] = defaultdict(lambda: [0, 0])
     seen: set[str] = set()
     for header in headers:
@@ -182,7 +186,7 @@ def _tensor_bytes(folder: Path, headers: Sequence[SafetensorsHeader]) -> tuple[T
             if tensor.name in seen:
                 message = f"tensor {shown(tensor.name)} is in two files"
                 hint = "keep the files of one checkpoint in the folder, or its index"
-                raise ModelError("model-split-invalid", message, where=str(folder), hint=hint)
+                raise ModelError("model-split-invalid", message, where=folder.where, hint=hint)
             seen.add(tensor.name)
             row = sums[hf_tensor_class(tensor.name), tensor.dtype]
             row[0] += tensor.end - tensor.begin

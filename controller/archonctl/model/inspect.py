@@ -6,9 +6,11 @@ import os
 from itertools import islice
 from pathlib import Path
 
+from archonctl.deployment.remote import is_remote
 from archonctl.errors import ModelError
+from archonctl.model.files import opened, unreadable
 from archonctl.model.geometry import ModelFacts
-from archonctl.model.gguf import opened, read_gguf, unreadable
+from archonctl.model.gguf import read_gguf
 from archonctl.model.gguf_cursor import MAGIC
 
 _LOOK_BYTES = 512
@@ -23,12 +25,18 @@ _WEIGHT_FILES = (".bin", ".pt", ".pth")
 def inspect_model(path: str | Path) -> ModelFacts:
     """Facts of the model at ``path``, a GGUF file or a folder of Hugging Face files; symbolic links are followed.
 
+    ``hf:org/name`` and addresses are read over the network (``remote``).
+
     Raises ModelError, one code for each thing that is not a model: ``model-missing``, ``model-unreadable``,
     ``model-is-directory``, ``model-not-a-file``, ``model-empty``, ``model-lfs-pointer``, ``model-is-html``,
     ``model-format-unsupported``, ``model-not-gguf``; and those of ``read_gguf`` and ``read_hf_folder``.
     """
     if not str(path):
         raise ModelError("model-missing", "no path is given", hint="set [model] path")
+    if is_remote(str(path)):
+        from archonctl.model.remote import inspect_remote
+
+        return inspect_remote(str(path))
     place = Path(path)
     try:
         start, size = _beginning(place)
@@ -39,17 +47,17 @@ def inspect_model(path: str | Path) -> ModelFacts:
     if size == 0:
         raise ModelError("model-empty", "the file is empty (0 bytes)", where=str(place), hint="fetch it again")
     if not start.startswith(MAGIC):
-        raise _not_gguf(place, start, size)
+        raise not_a_model(str(place), start, size)
     return read_gguf(place)
 
 
 def _beginning(path: Path) -> tuple[bytes, int]:
-    with opened(path) as fd:
-        return os.pread(fd, _LOOK_BYTES, 0), os.fstat(fd).st_size
+    with opened(path) as blob:
+        return blob.read(_LOOK_BYTES, 0), blob.size
 
 
-def _not_gguf(path: Path, start: bytes, size: int) -> ModelError:
-    where = str(path)
+def not_a_model(where: str, start: bytes, size: int) -> ModelError:
+    """What a file is that begins like this and is no GGUF."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if start.startswith(_LFS_POINTER):
         message = f"is a Git LFS pointer of {size:,} bytes, not the model it points to"
@@ -59,7 +67,11 @@ def _not_gguf(path: Path, start: bytes, size: int) -> ModelError:
         return ModelError("model-is-html", message, where=where, hint="fetch the file itself; a login may be needed")
     if kind := _other_format(start, size):
         message = f"is {kind}; this release reads GGUF files and folders of safetensors"
-        hint = f"name its folder, {path.parent}" if "safetensors" in kind else "use a GGUF of the model"
+        hint = (
+            f"name its folder, {where.rpartition('/')[0] or '.'}"
+            if "safetensors" in kind
+            else "use a GGUF of the model"
+        )
         return ModelError("model-format-unsupported", message, where=where, hint=hint)
     message = f"is no GGUF: it starts with {start[:4]!r} instead of b'GGUF' ({size:,} bytes)"
     return ModelError("model-not-gguf", message, where=where, hint="correct the path, or fetch the file again")

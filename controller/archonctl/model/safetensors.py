@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import tomllib
 from collections import Counter
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import TypeGuard, cast
 
 from archonctl.errors import ModelError
+from archonctl.model.files import Blob, opened
 from archonctl.model.geometry import TensorClass
-from archonctl.model.gguf import opened
 from archonctl.model.gguf_cursor import hostile, shown, truncated
 
 PREFIX_BYTES = 8
@@ -50,22 +49,25 @@ class SafetensorsHeader:
 
 
 def read_safetensors(path: Path) -> SafetensorsHeader:
+    """The header of one file of this machine; see ``safetensors_header``, and the errors of ``opened``."""
+    with opened(path) as blob:
+        return safetensors_header(blob)
+
+
+def safetensors_header(blob: Blob) -> SafetensorsHeader:
     """The header of one file, whose tensors lie side by side and end with the file.
 
-    Raises ModelError: ``model-truncated``, ``model-header-hostile``, ``model-tensor-type-unknown`` and those of
-    ``opened``.
+    Raises ModelError: ``model-truncated``, ``model-header-hostile`` and ``model-tensor-type-unknown``.
     """
-    where = str(path)
-    with opened(path) as fd:
-        size = os.fstat(fd).st_size
-        if size < PREFIX_BYTES:
-            raise truncated(where, "the length of the header", PREFIX_BYTES, size)
-        length = int.from_bytes(os.pread(fd, PREFIX_BYTES, 0), "little")
-        if length > MAX_HEADER_BYTES:
-            raise hostile(where, f"the header would have {length:,} bytes; the format allows {MAX_HEADER_BYTES:,}")
-        if PREFIX_BYTES + length > size:
-            raise truncated(where, "the header", PREFIX_BYTES + length, size)
-        raw = os.pread(fd, length, PREFIX_BYTES)
+    where, size = blob.path, blob.size
+    if size < PREFIX_BYTES:
+        raise truncated(where, "the length of the header", PREFIX_BYTES, size)
+    length = int.from_bytes(blob.read(PREFIX_BYTES, 0), "little")
+    if length > MAX_HEADER_BYTES:
+        raise hostile(where, f"the header would have {length:,} bytes; the format allows {MAX_HEADER_BYTES:,}")
+    if PREFIX_BYTES + length > size:
+        raise truncated(where, "the header", PREFIX_BYTES + length, size)
+    raw = blob.read(length, PREFIX_BYTES)
     if len(raw) != length:
         raise truncated(where, "the header", PREFIX_BYTES + length, PREFIX_BYTES + len(raw))
     tensors = _entries(parse_object(raw, where), where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 from pathlib import Path
 from struct import pack
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from archonctl.errors import ModelError
 from archonctl.model import gguf_cursor
+from archonctl.model.files import opened
 from archonctl.model.gguf import read_gguf
 from archonctl.model.gguf_header import Header, read_header
 from support.raw_gguf import ARRAY, LLAMA, STRING, U8, U32, U64, Value, array, document, pair, tensor, text
@@ -22,11 +22,8 @@ GOOD = [pair(key, value) for key, value in LLAMA.items()]
 
 
 def header_of(path: Path) -> Header:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        return read_header(fd, str(path))
-    finally:
-        os.close(fd)
+    with opened(path) as blob:
+        return read_header(blob)
 
 
 def refusal(path: Path, data: bytes) -> ModelError:
