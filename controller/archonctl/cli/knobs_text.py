@@ -10,7 +10,7 @@ from archonctl.engines.knobs.bounds import expects
 from archonctl.engines.knobs.history import Difference, Life, default_at
 from archonctl.engines.knobs.row import Knob
 from archonctl.engines.knobs.snapshot import Snapshot
-from archonctl.engines.knobs.table import Edition, KnobTable, edition, load_table
+from archonctl.engines.knobs.table import Edition, KnobTable, load_table
 from archonctl.engines.knobs.verdict import ArgvFinding
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "dim"}
@@ -148,12 +148,9 @@ def harvest_text(snapshot: Snapshot, version: str, found: Difference, out: Outpu
 
 
 def nearest(engines: Iterable[str], flag: str) -> str:
-    """A hint with the closest flag of the engines' newest versions; empty if there is none."""
-    for engine in engines:
-        table = load_table(engine)
-        if near := edition(table, table.newest).suggest(flag):
-            return f"did you mean {near} ({engine})?"
-    return ""
+    """A hint with the closest flag of any version of the engines; empty if there is none."""
+    _, near, engine = max((*load_table(engine).nearest(flag), engine) for engine in engines)
+    return f"did you mean {near} ({engine})?" if near else ""
 
 
 def _name(knob: Knob) -> str:

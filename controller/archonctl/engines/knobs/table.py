@@ -106,6 +106,14 @@ class KnobTable:
         """Every row, of any version, that a flag (any spelling) or a variable names."""
         return self._by_spelling.get(spelled(name), ()) or (self.by_variable.get(name, ()) if name else ())
 
+    def nearest(self, name: str) -> tuple[float, str]:
+        """The flag of any version that a misspelt one probably means, and how close it is; 0 and nothing if none is."""
+        import difflib  # only where a mistake is explained
+
+        wanted = spelled(name)
+        close = difflib.get_close_matches(wanted, self._by_spelling, n=1, cutoff=0.6)
+        return (difflib.SequenceMatcher(None, close[0], wanted).ratio(), close[0]) if close else (0.0, "")
+
     def gone_by_rule(self, rule: Retired, forms: Sequence[Knob], key: Version) -> bool:
         """True if a hand-kept row says that a version lacks it; one without a version speaks where no form does."""
         return self.key(rule.removed) <= key if rule.removed else not forms
