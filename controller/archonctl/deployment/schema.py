@@ -61,6 +61,8 @@ class Engine(_Frozen):
     version: str = ""
     image: str = ""
     binary: str = ""
+    oracle: str = ""
+    """The engine's own planner, where it is not beside ``binary``: ``plan --oracle`` asks it."""
     env: dict[str, str] = {}
     knobs: dict[str, KnobValue] = {}
     mounts: Annotated[tuple[str, ...], Field(strict=False)] = ()

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.change import Change, Variable
+from archonctl.engines.oracle import Oracle
 from archonctl.engines.terms import Term
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand
@@ -192,6 +193,11 @@ class Adapter(Protocol):
     api: Api
     needs_model_header: bool
     """True if ``forecast`` needs the facts of the model file."""
+
+    @property
+    def oracle(self) -> Oracle | None:
+        """The engine's own planner; None where it has none."""
+        ...
 
     def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Forecast:
         """Apply the capacity law. Raises DeclarationError for knobs that contradict each other.

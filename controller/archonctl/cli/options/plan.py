@@ -19,7 +19,8 @@ NAME is seqs, len, kv-dtype, and what the engine pays with: host-pool, kv-pool, 
 kv-memory, cpu-space, tp, pp (vLLM); utilization, tp (SGLang); context, prompt-cache (llama.cpp). KEY is one of
 these or any dotted key of the declaration.
 
-exit: 0 holds, 1 short, 3 unknown; with --solve whether an answer was found, with --sweep the best point"""
+exit: 0 holds, 1 short, 3 unknown; with --solve whether an answer was found, with --sweep the best point, with
+--oracle 1 also where the engine's planner says something else"""
 
 
 def configure(verb: argparse.ArgumentParser) -> None:
@@ -30,6 +31,11 @@ def configure(verb: argparse.ArgumentParser) -> None:
         "--explain",
         action="store_true",
         help="the law with the numbers put in, term by term, and where each comes from",
+    )
+    group.add_argument(
+        "--oracle",
+        action="store_true",
+        help="ask the engine's own planner too (llama-fit-params beside engine.binary, or engine.oracle)",
     )
     group.add_argument(
         "--solve",

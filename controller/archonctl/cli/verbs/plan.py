@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from archonctl.cli.endpoint import endpoint_of, loader_of
 from archonctl.cli.output import Output
+from archonctl.errors import UsageError
+from archonctl.findings import refuses
 
 if TYPE_CHECKING:
-    from archonctl.plan.values import PlanVerdict
+    from archonctl.deployment.load import LoadedEndpoint
+    from archonctl.plan.values import Plan, PlanVerdict
+    from archonctl.service.oracle import Consulted
 
 EXIT = {"holds": 0, "short": 1, "unknown": 3}
 
 
 def run(args: Namespace, out: Output) -> int:
     """Plan, solve or sweep, and present."""
+    asked = {"--explain": args.explain, "--oracle": args.oracle}
+    if (args.sweep or args.solve) and (both := [name for name, on in asked.items() if on]):
+        message = f"{both[0]} is about one declaration, --solve and --sweep are about many"
+        raise UsageError("command-line-invalid", message, hint="ask it of the answer, with --set KEY=VALUE")
     answer: Callable[[Namespace, Output], PlanVerdict] = _sweep if args.sweep else _solve if args.solve else _plan
     return EXIT[answer(args, out)]
 
@@ -26,21 +35,40 @@ def _plan(args: Namespace, out: Output) -> PlanVerdict:
 
     loaded = endpoint_of(args, out)
     plan = plan_endpoint(loaded)
+    consulted = _consulted(loaded) if args.oracle else None
     if args.explain:
         plan = placed(plan, loaded)
     if out.json:
         from archonctl.plan.as_json import plan_json
 
-        out.value(plan_json(plan, terms=args.explain))
+        said = {"oracle": consulted.as_json()} if consulted else {}
+        out.value(plan_json(plan, terms=args.explain) | said)
     else:
         from archonctl.cli.plan_text import plan_text
 
         out.answer(plan_text(plan, out))
-        if args.explain:
-            from archonctl.cli.working_text import working_text
+        _add(args, plan, consulted, out)
+    # A plan that the engine itself contradicts is no ground to go on.
+    contradicted = consulted is not None and refuses(consulted.findings)
+    return "short" if contradicted and plan.verdict == "holds" else plan.verdict
 
-            out.answer(working_text(plan.forecast.terms, out))
-    return plan.verdict
+
+def _add(args: Namespace, plan: Plan, consulted: Consulted | None, out: Output) -> None:
+    """What is shown below a plan on request."""
+    if args.explain:
+        from archonctl.cli.working_text import working_text
+
+        out.answer(working_text(plan.forecast.terms, out))
+    if consulted:
+        from archonctl.cli.oracle_text import oracle_text
+
+        out.answer(oracle_text(consulted, out))
+
+
+def _consulted(loaded: LoadedEndpoint) -> Consulted:
+    from archonctl.service.oracle import consult
+
+    return consult(loaded, os.environ)
 
 
 def _solve(args: Namespace, out: Output) -> PlanVerdict:

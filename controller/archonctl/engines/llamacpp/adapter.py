@@ -14,6 +14,7 @@ from archonctl.engines.llamacpp.kv import BUILD, VERIFIED_ARCHITECTURES, allocat
 from archonctl.engines.llamacpp.levers import levers as find_levers
 from archonctl.engines.llamacpp.settings import contract_context
 from archonctl.engines.llamacpp.terms import explain
+from archonctl.engines.oracle import Oracle
 from archonctl.host.profile import Card, Host
 from archonctl.memory.interval import MIB, Interval
 from archonctl.model.geometry import ModelFacts
@@ -69,6 +70,13 @@ class LlamaCppAdapter:
             problems=now.problems,
             terms=explain(now, model) if detail else (),
         )
+
+    @property
+    def oracle(self) -> Oracle:
+        """``llama-fit-params``."""
+        from archonctl.engines.llamacpp.oracle import ORACLE  # only --oracle asks
+
+        return ORACLE
 
     def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:
         """What a plan can be solved for. Raises DeclarationError as ``forecast``."""

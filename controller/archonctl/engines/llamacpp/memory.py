@@ -55,7 +55,7 @@ def compute_buffer(geometry: Geometry, widths: Widths, settings: KvSettings, kv:
     tokens = kv.shape.n_ubatch
     cell_tokens = sum(cache.cells for cache in kv.caches if cache.layers) * tokens
     masks = cell_tokens * (2 if settings.flash_attn else F32_BYTES)
-    scores = 0 if settings.flash_attn else _scores(geometry, settings, kv)
+    scores = _halved(geometry, settings, kv) if settings.flash_attn else _scores(geometry, settings, kv)
     feed_forward = max(_dense_row(geometry, widths), _expert_row(geometry, widths)) * tokens * F32_BYTES
     attention = _attention_row(geometry, widths) * tokens * F32_BYTES + scores
     stage = max(feed_forward, attention)
@@ -67,6 +67,14 @@ def compute_buffer(geometry: Geometry, widths: Widths, settings: KvSettings, kv:
         fixed + COMPUTE_HIGH * stage + COMPUTE_SLACK_BYTES,
         "assumed",
     )
+
+
+def _halved(geometry: Geometry, settings: KvSettings, kv: KvAllocation) -> int:
+    """Flash attention takes no f32 rows: one layer is copied as f16 (src/llama-graph.cpp ``build_attn_mha``)."""
+    full = [layer for layer in geometry.layers if layer.attention in ("full", "mla")]
+    k = max((layer.k_width for layer in full), default=0) if settings.type_k == "f32" else 0
+    v = max((layer.v_width for layer in full), default=0) if settings.type_v == "f32" else 0
+    return kv.shape.n_ctx * (k + v) * 2
 
 
 def _scores(geometry: Geometry, settings: KvSettings, kv: KvAllocation) -> int:

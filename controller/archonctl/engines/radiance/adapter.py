@@ -36,6 +36,7 @@ class RadianceAdapter:
 
     kind = "radiance"
     api = API
+    oracle = None
     needs_model_header = False
     """A .rad file's layout is not public: what the law needs comes from a declared manifest."""
 

@@ -36,6 +36,7 @@ class SglangAdapter:
 
     kind = "sglang"
     api = API
+    oracle = None
     needs_model_header = True
 
     def forecast(

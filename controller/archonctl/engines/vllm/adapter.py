@@ -42,6 +42,7 @@ class VllmAdapter:
 
     kind = "vllm"
     api = API
+    oracle = None
     needs_model_header = True
 
     def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Forecast:
