@@ -133,7 +133,7 @@ def env_file_findings(source: Source, table_mib: float | None = None) -> tuple[l
         version = source.version if source.engine in ("", engine) else ""
         values = {one.name: one.value.text for one in given}
         version = version or engine_version(engine, values.get("IMAGE", ""))
-        found += setting_findings(source, engine, version, given)
+        found += setting_findings(source, engine, version, given, edits=True)
         if engine == "radiance":
             found += _radiance(source, given, table_mib)
     return found, count

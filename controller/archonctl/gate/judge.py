@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -101,8 +102,10 @@ def _edit(source: Source, words: Sequence[Word], replacement: tuple[str, ...] | 
     return Edit(source.shown, number, old, f"{old[:start]}{after}" if after else before)
 
 
-def setting_findings(source: Source, engine: str, version: str, settings: Iterable[Setting]) -> list[Finding]:
-    """Variables that the engine reads, by its table."""
+def setting_findings(
+    source: Source, engine: str, version: str, settings: Iterable[Setting], *, edits: bool = False
+) -> list[Finding]:
+    """Variables that the engine reads, by its table; ``edits`` for an env file, where a line is one variable."""
     given = {one.name: one for one in settings if not one.inherited}
     over = len(given) - MOST_VARIABLES
     given = dict(islice(given.items(), MOST_VARIABLES))
@@ -120,8 +123,18 @@ def setting_findings(source: Source, engine: str, version: str, settings: Iterab
     for one in found:
         setting = given.get(one.argument)
         place = source.of_setting(setting, one.code == "knob-bad-value") if setting else Place(source.shown)
-        out.append(Finding(one.code, one.severity, one.message, place, one.fix))
+        edit = _rename(source, setting, one.replacement) if setting and edits else None
+        out.append(Finding(one.code, one.severity, one.message, place, one.fix, edit))
     return out
+
+
+def _rename(source: Source, setting: Setting, replacement: tuple[str, ...] | None) -> Edit | None:
+    """The change of a line of an env file that renames its variable or removes it; None where it is another line."""
+    number, old = setting.value.line, source.line(setting.value.line)
+    found = re.fullmatch(rf"(\s*(?:export\s+)?){re.escape(setting.name)}(=[^\s\"'\\]*|=\"[^\"\\]*\"|='[^']*')\s*", old)
+    if replacement is None or found is None:
+        return None
+    return Edit(source.shown, number, old, f"{found[1]}{replacement[0]}{found[2]}" if replacement else None)
 
 
 def image_findings(source: Source, image: Word) -> list[Finding]:

@@ -96,3 +96,24 @@ def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
 def test_no_edit_no_file(tmp_path: Path) -> None:
     assert fixes([finding(tmp_path / "none", 1, "a", "b")]) == ()
     assert fixes([]) == ()
+
+
+def test_stale_variables_of_an_env_file_are_renamed_or_removed(tmp_path: Path) -> None:
+    path = tmp_path / "archon.env"
+    path.write_text(
+        "IMAGE=r/radiance:1.8.1\nPREFIX_CACHE_HOST_MIB=8192\nexport PREFIX_CACHE_DISK_MIB='1'\n"
+        "VRAM_KV_MIB=1\nMAX_SEQS=3\nHOST_POOL_MIB=1\nPREFIX_CACHE_DIR=/a b\n"
+    )
+    (fixed,) = fixes(check_paths([path], Options(verify_units=False)).findings)
+    assert fixed.after == (
+        "IMAGE=r/radiance:1.8.1\nPREFIX_CACHE_MIB=8192\n"
+        "VRAM_KV_MIB=1\nMAX_SEQS=3\nHOST_POOL_MIB=1\nPREFIX_CACHE_DIR=/a b\n"
+    )
+
+
+def test_a_stale_variable_of_a_script_is_left_to_its_author(tmp_path: Path) -> None:
+    path = tmp_path / "a.sh"
+    path.write_text("#!/bin/sh\n# archonctl: engine=vllm version=0.26.0\nVLLM_USE_V1=1 vllm serve m\n")
+    findings = check_paths([path], Options(verify_units=False)).findings
+    assert [one.code for one in findings] == ["knob-retired"]
+    assert fixes(findings) == ()

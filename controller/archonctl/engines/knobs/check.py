@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,6 +19,8 @@ _PREFIXES = {"llamacpp": ("LLAMA_ARG_",), "vllm": ("VLLM_",), "sglang": ("SGLANG
 """Variables that are the engine's: one of these that it does not know is read by nobody."""
 _WHOLE = frozenset({"llamacpp"})
 """Engines whose list names every variable of theirs; the others read some in other places."""
+_OPTION = re.compile(r"(--[a-z][a-z0-9-]*)")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _MOST_WORDS = 10_000
 _SPREAD = 12
 """Versions that are tried besides those where a word's own form changes, where no version is declared."""
@@ -193,11 +196,12 @@ def _as_variable(table: KnobTable, by: str) -> str:
     """What replaces a variable: a variable, where the flag that is named has one."""
     _, named, variable = by.partition(", as a variable ")
     flags = as_flags(table, by)
-    option, _, value = flags.removeprefix("--").partition(" ")
-    rows = table.by_option.get(f"--{option}", ())
-    if named or not rows or not rows[-1].env_key.startswith(_PREFIXES.get(table.engine, ("?",))):
+    found = _OPTION.match(flags)
+    rows = table.by_option.get(found[1], ()) if found is not None else ()
+    if named or found is None or not rows or not rows[-1].env_key:
         return variable or flags
-    return f"{rows[-1].env_key}={value}" if value else rows[-1].env_key
+    given = "=" if by.startswith(f"{found[1][2:]} = ") else ""
+    return f"{rows[-1].env_key}{given}{flags[found.end() :].lstrip() if given else flags[found.end() :]}"
 
 
 def _absent_variable(judge: Judge, name: str, value: str) -> None:
@@ -212,7 +216,9 @@ def _absent_variable(judge: Judge, name: str, value: str) -> None:
         message = f"{name} is gone since {since or 'an older version'}; {judge.engine} ignores it without a word"
         message += f": {rule.effect}" if rule else ""
         fix = f"use {by}" if by else "take it out"
-        judge.add(ArgvFinding("knob-retired", "error", message, fix, argument=name), certain=True)
+        other = None if by and not _VARIABLE.fullmatch(by) else (by,) if by else ()
+        finding = ArgvFinding("knob-retired", "error", message, fix, argument=name, replacement=other)
+        judge.add(finding, certain=True)
     elif rows:
         message = f"{name} came with {rows[0].since}; {judge.engine} ignores it without a word"
         fix = f"take it out, or move to {rows[0].since}"
