@@ -11,6 +11,8 @@ from archonctl.probe.jsonread import as_int, parse_json, pick
 from archonctl.probe.metrics import PREEMPTION_SAMPLES, Load, load_of_json, load_of_metrics, samples
 from archonctl.probe.session import Session
 
+LINGERS_S = 2.0
+"""An engine may still count a request for a moment after its answer has ended."""
 _GONE = {"connection-dropped", "connect-refused", "connect-failed", "connect-timeout", "request-timeout"}
 
 
@@ -110,3 +112,19 @@ async def wait_idle(session: Session) -> None:
                 actual=f"{running:,} requests",
             )
         await asyncio.sleep(min(0.25, limits.idle_s))
+
+
+async def must_be_alone(session: Session) -> None:
+    """After a measurement, with no request of ours open. Raises Fault ``engine-busy`` if somebody else's runs: the
+    figures are of both then. A request that has just ended may still be counted for a moment."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + LINGERS_S
+    while (now := await load(session)) is not None and now.total:
+        if clock() >= end:
+            raise unseen(
+                "engine-busy",
+                f"{now.total:,} requests of others run: what was measured is not of the engine alone",
+                expected="0 requests of others",
+                actual=f"{now.total:,} requests",
+            )
+        await asyncio.sleep(0.1)

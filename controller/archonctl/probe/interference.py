@@ -8,7 +8,7 @@ from functools import partial
 
 from archonctl.probe.budget import ALONE_TOKENS, disturbing_tokens
 from archonctl.probe.calibrate import calibrate
-from archonctl.probe.engine import count_tokens, wait_idle
+from archonctl.probe.engine import count_tokens, must_be_alone, wait_idle
 from archonctl.probe.faults import unseen
 from archonctl.probe.prompts import Prompt
 from archonctl.probe.sampling import Counters, Timed, acceptance, counters, hit_rate, median_ms, step_ms, timed
@@ -29,7 +29,9 @@ async def interference(session: Session) -> Leg:
     size = partial(count_tokens, session)
     prompt = await session.prompts.sized(_PREFILLING, disturbing_tokens(length), size)
     numbers = await _disturbed(session, shape, prompt)
+    await must_be_alone(session)
     numbers |= await _twice(session, shape, prompt)
+    await must_be_alone(session)
     return Leg(LEG, "pass", _words(numbers), required=False, numbers=numbers)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from archonctl.probe.calibrate import calibrate
-from archonctl.probe.engine import count_tokens, wait_idle
+from archonctl.probe.engine import count_tokens, must_be_alone, wait_idle
 from archonctl.probe.faults import unseen
 from archonctl.probe.predictions import prefill_sizes
 from archonctl.probe.sampling import timed
@@ -39,6 +39,7 @@ async def prefill(session: Session) -> Leg:
                 once = await timed(session, shape, prompt.text, _ANSWER)
         except TimeoutError:
             raise unseen("deadline-reached", f"{prompt.tokens:,} tokens were not read in {bound_s:.0f} s") from None
+        await must_be_alone(session)
         counted = once.seen.prompt_tokens
         if counted is None or once.ttft_s < _LEAST_S:
             continue

@@ -45,8 +45,15 @@ OnLeg = Callable[[Leg], None]
 Check = Callable[[Session], Awaitable[Leg]]
 
 NO_EXTRAS = Extras()
-_SILENT = {"never-admitted", "deadline-reached", "connection-dropped", "connect-refused", "request-timeout"}
-"""After these, one more request would only wait for nothing."""
+_SILENT = {
+    "never-admitted",
+    "deadline-reached",
+    "connection-dropped",
+    "connect-refused",
+    "request-timeout",
+    "engine-busy",
+}
+"""After these, one more request would only wait for nothing, or harm whoever uses the engine."""
 
 
 _FINDINGS = {"endpoint-open", "recall-lost", "prompt-truncated"}

@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from archonctl.probe.engine import load
+from archonctl.probe.engine import LINGERS_S, load
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.session import Session
 
 _FIRST_S, _MOST_S, _SHARE = 0.02, 1.0, 0.03
 """Looks are dense at first, and never more than a second apart."""
-REMEMBERED_S = 2.0
-"""An engine may still count a request for a moment after its answer has ended."""
 _LOOKS = 4096
 
 
@@ -57,7 +55,7 @@ class Watch:
             await asyncio.sleep(min(_MOST_S, max(_FIRST_S, _SHARE * (loop.time() - started))))
 
     def _most_own(self, now: float) -> int:
-        self._owned = [(at, own) for at, own in self._owned if now - at <= REMEMBERED_S]
+        self._owned = [(at, own) for at, own in self._owned if now - at <= LINGERS_S]
         return max(own for _, own in self._owned)
 
     def _judge(self, foreign: int, waiting: int | None) -> None:

@@ -141,7 +141,7 @@ def test_a_verdict_follows_from_its_legs(legs: list[Leg]) -> None:
 def test_a_verdict_as_json_has_stable_keys() -> None:
     value = verdict_json(judge([Leg("a", "fail", "1 of 2", code="x", seconds=0.12345)], {"depth": "full"}), "tiny")
     assert json.loads(json.dumps(value)) == value
-    assert list(value) == ["schema", "endpoint", "verdict", "legs", "reasons", "facts"]
+    assert list(value) == ["schema", "endpoint", "verdict", "legs", "reasons", "facts", "predictions"]
     assert value["schema"] == "archonctl.probe/1"
     assert value["legs"][0]["seconds"] == 0.123
 

@@ -364,6 +364,7 @@ def test_a_probe_that_waits_for_an_idle_engine_gives_way_when_others_come() -> N
     found = leg(verdict, "capacity")
     assert (verdict.word, found.code) == ("no evidence", "engine-busy"), told(verdict)
     assert "gave way" in found.message
+    assert leg(verdict, "refusal").status == "skip"
 
 
 def lies_wait(server: Any) -> bool:

@@ -69,6 +69,25 @@ def test_answers_too_short_to_measure_take_nothing_from_the_verdict() -> None:
     assert (found.status, found.code, found.required) == ("no evidence", "interference-unseen", False), told(verdict)
 
 
+def test_what_others_disturb_is_not_measured() -> None:
+    with lying_server(Engine(window=2100, prefill_s=0.0005)) as server:
+        declared = endpoint(server.listen, 1, 2000)
+        declared = declared.model_copy(update={"predict": (Prediction(name="prefill_tps_1k", expect=2000),)})
+
+        def slots(handler: Handler) -> None:
+            sent = [b for _, p, b in server.requests if p == "/v1/completions" and len(b["prompt"].split()) > 1400]
+            # somebody comes while the prompt of the prediction is read, and stays
+            busy = server.running + (1 if any(b["max_tokens"] == 2 for b in sent) else 0)
+            handler.json(200, [{"id": i, "is_processing": i < busy} for i in range(4)])
+
+        server.engine.override["/slots"] = slots
+        verdict = probe_endpoint(declared, API, boot_ledger(1_000_000, 4, 2100), legs="admission", limits=SHORT)
+    found = leg(verdict, "prefill")
+    assert (found.status, found.code) == ("no evidence", "engine-busy"), told(verdict)
+    assert verdict.predictions[0].score == "not measured"
+    assert verdict.word == "holds"
+
+
 def forgets_beyond(words: int) -> Callable[[Handler], None]:
     """A model that says a number back only if what follows it is short."""
 
