@@ -135,8 +135,10 @@ def read_cache_config(text: str, source: str) -> EngineReport:
 def served_tokens(report: EngineReport, window: int | None) -> EngineReport:
     """vLLM up to 0.20.0 states blocks // groups x block size for a hybrid: less than the concurrency that it states
     beside it serves. What is served decides; ``window`` is the length that the concurrency is about."""
-    if report.concurrency is None or not window:
+    if report.concurrency is None:
         return report
+    if not window:
+        return replace(report, kv_tokens=None)
     served = int(report.concurrency * window + 0.5)
     if report.kv_tokens is not None and report.kv_tokens >= 0.99 * served:
         return report
