@@ -76,6 +76,8 @@ def _program(words: tuple[Word, ...], skipped: int) -> Program | None:
     for row in engine_rows():
         if name in row["programs"] or name.removesuffix(".exe") in row["programs"]:
             return Program(row["kind"], skipped + 1)
+    if name.removesuffix(".exe") == "llama" and len(words) > 1 and words[1].text in ("serve", "server"):
+        return Program("llamacpp", skipped + 2)  # app/llama.cpp: one program with all tools
     return None
 
 

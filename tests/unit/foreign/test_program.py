@@ -25,6 +25,8 @@ from archonctl.foreign.program import Program, check_line, program_before
         ("python vllm/entrypoints/openai/api_server.py --model m", Program("vllm", 2, module=True)),
         ("python3.12 -m sglang.launch_server --model-path m", Program("sglang", 3, module=True)),
         ("sglang serve m", Program("sglang", 1)),
+        ("llama.exe serve -m x", Program("llamacpp", 2)),
+        ("llama-cli -m x", None),
         ("uv run vllm serve m", Program("vllm", 3)),
         ("-m x", None),
         ("serve m", None),
