@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from archonctl.ledger.values import BootLedger, Remark
 
 GENERIC = frozenset({"engine-start-failed", "engine-crashed"})
@@ -14,6 +16,11 @@ def refusal(ledger: BootLedger) -> Remark | None:
     Engines print the cause first and its consequences after it, so the first specific refusal is the cause. A refusal
     that was overcome (an allocation that succeeded on the second try) is no refusal any more.
     """
-    refusals = [remark for remark in ledger.remarks if remark.severity == "refusal"]
+    return cause(ledger.remarks)
+
+
+def cause(remarks: Iterable[Remark]) -> Remark | None:
+    """The one of these remarks, in the order of the log, that names why a boot failed. See ``refusal``."""
+    refusals = [remark for remark in remarks if remark.severity == "refusal"]
     specific = [remark for remark in refusals if remark.code not in GENERIC]
     return next(iter(specific or refusals), None)

@@ -15,6 +15,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Literal, Protocol
 
 from archonctl.errors import ContractBroken, HostRefusal, NoEvidence
+from archonctl.ledger.refusal import cause
 from archonctl.ledger.values import Remark
 from archonctl.service import procfs
 from archonctl.service.events import Event, OnEvent, ignore
@@ -102,15 +103,15 @@ class EngineExited(ContractBroken):
     """The engine ended before it was ready (``engine-exited-at-boot``)."""
 
     def __init__(self, status: ExitStatus, tail: Sequence[str], remarks: Sequence[Remark], where: str) -> None:
-        refusals = [r for r in remarks if r.severity == "refusal"]
-        named = f"; the log names {refusals[0].code}: {refusals[0].text}" if refusals else ""
+        why = cause(remarks)
+        named = f"; the log names {why.code}: {why.text}" if why else ""
         last = f"; its last line: {tail[-1]}" if tail and not named else ""
         quiet = "" if tail else "; it printed nothing"
         super().__init__(
             "engine-exited-at-boot",
             f"the engine ended before it was ready: {status.words}{named}{last}{quiet}",
             where=where,
-            hint=f"archonctl explain {refusals[0].code}" if refusals else "the log has more",
+            hint=f"archonctl explain {why.code}" if why else "the log has more",
         )
         self.status = status
         self.tail = tuple(tail)
