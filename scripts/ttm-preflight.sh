@@ -9,7 +9,8 @@
 #
 #   --verdict OUT   leave the outcome in OUT: "ok INVOCATION" or "refused INVOCATION CODE CLASS", then what was said;
 #                   CLASS is "final" (the next start would end the same way) or "passing"
-#   --replacing     with --check: the engine that runs now is stopped first, so what it holds is said and not judged
+#   --replacing     what the engine that runs now holds is said and not judged, nor waited for: it is stopped first, or it
+#                   stays and only the limit is raised
 #   --wait S        wait at most S seconds, whatever FILE says
 #
 # exit: 0 the engine may start, 1 refused, 2 usage. Every refusal has a code: archonctl explain CODE.
@@ -108,7 +109,7 @@ arguments() {
   [[ $mode ]] || usage "say what to do"
   [[ $file ]] || usage "name the file"
   [[ ! $wait_s || $wait_s =~ ^(0|[1-9][0-9]{0,2})$ && $wait_s -le 600 ]] || usage "--wait takes 0 to 600 seconds"
-  [[ ! $replacing || $mode == --check ]] || usage "--replacing goes with --check"
+  [[ ! $replacing || $mode == --raise || $mode == --check ]] || usage "--replacing goes with --raise and --check"
   [[ ! $verdict || $verdict == /*[!/] ]] || usage "--verdict takes an absolute path"
   [[ ! $verdict || $mode == --raise || $mode == --check ]] || usage "--verdict goes with --raise and --check"
 }
@@ -447,7 +448,7 @@ holders() {
 await() {
   local until code said='' nap=0.1
   until=$((SECONDS + ${wait_s:-${value[WAIT_S]}}))
-  [[ $mode == --raise ]] || until=0
+  [[ $mode == --raise && ! $replacing ]] || until=0
   declare -gA pending=() aside=()
   while coming; ((${#pending[@]})) && ((SECONDS < until)) && ! hopeless; do
     [[ $said ]] || for code in "${!pending[@]}"; do say "note: $code: ${pending[$code]}; waiting up to $((until - SECONDS)) s"; done
@@ -535,7 +536,7 @@ limit() {
   fi
   what_ram_allows
   [[ $mode != --raise ]] || raise
-  if [[ $replacing ]] && ((ttm_pages * page_kib < floor_kib && allowed >= floor_kib)); then
+  if [[ $replacing && $mode == --check ]] && ((ttm_pages * page_kib < floor_kib && allowed >= floor_kib)); then
     say "note: ttm: $ttm_pages pages now; the start raises it to $wanted"
   elif ((ttm_pages == 0)) && [[ $mode == --check ]]; then
     figures 0 "$floor_kib"

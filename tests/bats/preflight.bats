@@ -449,7 +449,7 @@ refused() {
 
 @test "usage errors are exit 2 and say the usage" {
   for words in '' '--check' '--raise --check f' 'f' '--raise f g' '--nonsense f' '--check --wait' '--check --wait 601 f' \
-    '--check --wait x f' '--raise --replacing f' '--raise --verdict v f' '--inside --verdict /v f'; do
+    '--check --wait x f' '--inside --replacing f' '--raise --verdict v f' '--inside --verdict /v f'; do
     # shellcheck disable=SC2086
     run "$preflight" $words
     [ "$status" -eq 2 ] || { echo "$words: $status"; false; }

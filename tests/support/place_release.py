@@ -2,7 +2,8 @@
 
 usage: python -m support.place_release DECLARATION [ARGUMENT...]
 
-The arguments are added to the rendered command line. systemd is not told. $ARCHON_STATE_DIR as for archonctl.
+The arguments are added to the rendered command line. systemd is not told. $ARCHON_STATE_DIR as for archonctl;
+$PREFLIGHT_TEXT stands in for what a plan gives root to check.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def main(declaration: str, *words: str) -> None:
     releases = state_dir(os.environ) / loaded.name / "releases"
     command = replace(command, argv=(*command.argv, *words))
     plan = plan_endpoint(loaded)
-    checks = preflight_text(loaded.name, loaded.endpoint.engine.kind, command, plan.forecast, load_host(loaded))
+    checks = os.environ.get("PREFLIGHT_TEXT") or preflight_text(
+        loaded.name, loaded.endpoint.engine.kind, command, plan.forecast, load_host(loaded)
+    )
     release = render_release(loaded, command, home=releases / CURRENT, preflight=checks)
     stored = write_release(release, releases)
     folder = Path(f"/etc/systemd/system/archon@{loaded.name}.service.d")

@@ -18,6 +18,7 @@ _KEPT = (
     "TimeoutStartSec=",
     "TimeoutStopSec=",
     "LogRateLimitIntervalSec=",
+    "LogRateLimitBurst=",
     "LimitMEMLOCK=",
 )
 """Lines of the unit's ``[Service]`` that hold in a Quadlet too; the rest Quadlet decides itself."""

@@ -86,6 +86,7 @@ def render_release(
         timeout_s=start_s,
         where=loaded.origins.get("service.user", ""),
         stop_s=max(STOP_S, command.container.stop_s + STOP_MARGIN_S) if command.container else STOP_S,
+        writes=_writes(endpoint, command),
         own_manager=own_manager,
     )
     unit_name = f"archon-{name}.service"
@@ -106,6 +107,12 @@ def render_release(
         files[file] = ReleaseFile(text.encode("utf-8"), 0o755 if text.startswith("#!") else 0o644)
     files[MANIFEST] = ReleaseFile(to_json(_manifest(loaded, files, plan_digest)))
     return Release(name, os.fspath(place), unit_name, command.argv, dict(command.env), files, command.notes)
+
+
+def _writes(endpoint: Endpoint, command: CommandLine) -> list[str]:
+    """What the engine may be told to write to: every argument and value but its program and its model."""
+    read = {command.argv[0] if command.argv else "", endpoint.model.path}
+    return [word for word in (*command.argv, *command.env.values()) if word not in read]
 
 
 def _manifest(loaded: LoadedEndpoint, files: dict[str, ReleaseFile], plan_digest: str) -> dict[str, object]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 
 from archonctl.errors import DeclarationError
 from archonctl.memory.interval import GIB
 from archonctl.release.quoting import exec_start
+from archonctl.release.sandbox import sandbox
 
 LOAD_GIB_PER_S = 0.2
 """The slowest read that is still taken for progress: 120 GiB were seen to load in 348 to 1,940 s on one host."""
@@ -30,25 +31,6 @@ STOP_S = 90
 
 _CONTAINER_RUNTIMES = ("podman", "docker")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,30}|[0-9]{1,10}", re.ASCII)
-
-# What an engine on a CPU or a GPU never needs. Left out on purpose: MemoryDenyWriteExecute (kernels are compiled at run
-# time), PrivateDevices and ProtectClock (both close /dev/kfd and /dev/nvidia*), ProtectHome and PrivateTmp (models and
-# caches live there), SystemCallFilter (io_uring, mbind).
-_HARDENING = (
-    "NoNewPrivileges=yes",
-    "ProtectSystem=full",
-    "ProtectKernelTunables=yes",
-    "ProtectKernelModules=yes",
-    "ProtectKernelLogs=yes",
-    "ProtectControlGroups=yes",
-    "ProtectHostname=yes",
-    "LockPersonality=yes",
-    "RestrictNamespaces=yes",
-    "RestrictSUIDSGID=yes",
-)
-
-_WITHOUT_PRIVILEGES = frozenset({"NoNewPrivileges", "LockPersonality", "RestrictNamespaces", "RestrictSUIDSGID"})
-"""What a user's own manager can do too; the others drop capabilities or mount, and would fail the start (218, 226)."""
 
 
 def load_timeout_s(model_bytes: int | None, declared_s: int | None) -> int:
@@ -94,12 +76,13 @@ def settings(
     timeout_s: int,
     where: str = "service.user",
     stop_s: int = STOP_S,
+    writes: Iterable[str] = (),
     own_manager: bool = False,
 ) -> tuple[list[str], list[str]]:
     """The lines of ``[Unit]`` and of ``[Service]`` that both the rendered unit and the drop-in have.
 
-    ``own_manager``: for ``systemctl --user``. Raises DeclarationError ``declaration-bad-value`` for a user that systemd
-    would not take.
+    ``writes``: what the engine may be told to write to, see ``sandbox``. ``own_manager``: for ``systemctl --user``.
+    Raises DeclarationError ``declaration-bad-value`` for a user that systemd would not take.
     """
     # each try may take the whole start time: a window that is too short would never see the limit reached
     window_s = RESTART_TRIES * (timeout_s + RESTART_MAX_S + stop_s)
@@ -119,8 +102,10 @@ def settings(
         "TimeoutStartFailureMode=kill",
         f"TimeoutStopSec={stop_s}",
         "KillMode=control-group",
-        # the boot log is evidence: the journal must not drop lines of it
-        "LogRateLimitIntervalSec=0",
+        # the boot log is evidence: the journal must not drop lines of it. An interval of 0 is not passed on to journald
+        # (systemd 252, unit_export_log_ratelimit_interval), so its own limit would stay in force
+        "LogRateLimitIntervalSec=1s",
+        "LogRateLimitBurst=1000000",
     ]
     if pinned:
         service.append("LimitMEMLOCK=infinity")
@@ -128,7 +113,7 @@ def settings(
         # the container's processes stay in the unit's control group, so that stopping the unit stops them
         service.append("Delegate=yes")
     else:
-        service += [line for line in _HARDENING if not own_manager or line.partition("=")[0] in _WITHOUT_PRIVILEGES]
+        service += sandbox(writes, own_manager=own_manager)
     return unit, service
 
 

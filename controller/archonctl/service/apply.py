@@ -33,6 +33,7 @@ from archonctl.service.installed import Installed, argv_of, drop_in_of
 from archonctl.service.interrupts import Interrupted, Interrupts
 from archonctl.service.preview import ApplyRooms, Preview, action_for, loss_of, preview
 from archonctl.service.running import runs
+from archonctl.service.state import readable_by_all
 from archonctl.service.transaction import WORDS, Transaction
 from archonctl.service.turn import Attempt, Hands
 
@@ -58,7 +59,7 @@ def apply(
     if options.check:
         found = preview(loaded, rooms, installed, hands.systemd.show(installed.unit))
         return ApplyResult(loaded.name, "checked", found.old, found)
-    with Interrupts() as interrupts, installed.state.lock():
+    with Interrupts() as interrupts, readable_by_all(), installed.state.lock():
         change = _Change(installed, rooms, hands, options, interrupts, on_event)
         with change.telling():
             return change.apply(loaded, confirm)
@@ -78,7 +79,7 @@ def rollback(
 
     Raises as ``apply``; UsageError ``release-unknown`` or ``nothing-to-roll-back-to``.
     """
-    with Interrupts() as interrupts, installed.state.lock():
+    with Interrupts() as interrupts, readable_by_all(), installed.state.lock():
         change = _Change(installed, rooms, hands, options, interrupts, on_event)
         with change.telling():
             return change.rollback(wanted, confirm)
@@ -186,6 +187,8 @@ class _Change:
         """It runs as declared: ask it, unless this very start was asked already; restart nothing."""
         if seen.action == "nothing" and self.asked_as_deep(seen.new):
             return ApplyResult(seen.endpoint, "unchanged", seen.new, seen, (), tuple(self.remarks))
+        if "pages_limit" in seen.changed:
+            self.remarks += self.rooms.raise_limit(release.folder)
         state = self.turn.state()
         judged = self.hands.written(self.installed, seen.new, state.invocation, self.options.depth)
         judged = judged or self.turn.verify()

@@ -27,10 +27,11 @@ from archonctl.service.engine_account import check_access, engine_account
 from archonctl.service.events import Event, OnEvent, Say
 from archonctl.service.gone import group_pids, wait_gone
 from archonctl.service.installed import Installed
+from archonctl.service.journal import check_kept
 from archonctl.service.lookup import find_recorded
 from archonctl.service.preflight import resolve_binary, split_listen
 from archonctl.service.preview import ApplyRooms
-from archonctl.service.surroundings import surroundings
+from archonctl.service.surroundings import changed, surroundings
 from archonctl.service.turn import Hands, Judged
 from archonctl.service.unit import UNIT_DIR, UnitState, show
 from archonctl.service.unit_log import last_lines
@@ -49,8 +50,18 @@ def rooms(say: Say, *, user: bool = False) -> ApplyRooms:
     def check(loaded: LoadedEndpoint, argv: tuple[str, ...], installed: Installed) -> tuple[str, ...]:
         return check_host(loaded, argv, installed, say)
 
+    def ready(folder: Path) -> tuple[str, ...]:
+        check_kept()
+        return no_preflight(folder) if user else preflight(folder)
+
     return ApplyRooms(
-        plan_endpoint, check_endpoint, partial(render, user=user), check, no_preflight if user else preflight
+        plan_endpoint,
+        check_endpoint,
+        partial(render, user=user),
+        check,
+        ready,
+        changed,
+        no_preflight if user else raise_limit,
     )
 
 
@@ -155,7 +166,12 @@ def _check_port(listen: str, state: UnitState) -> None:
         raise HostRefusal("port-in-use", f"port {port} is held by {foreign[0]}", where="service.listen", hint=hint)
 
 
-def preflight(folder: Path, script: Path = PREFLIGHT) -> tuple[str, ...]:
+def raise_limit(folder: Path) -> tuple[str, ...]:
+    """Have root's preflight raise the kernel's limit, under the running engine. Raises as ``preflight``."""
+    return preflight(folder, how="--raise")
+
+
+def preflight(folder: Path, script: Path = PREFLIGHT, how: str = "--check") -> tuple[str, ...]:
     """The host's dry run for a stored release, while the old engine still runs; returns its notes.
 
     Raises HostRefusal with the script's own code and figures, or ``preflight-failed`` if it gives no reason.
@@ -163,7 +179,7 @@ def preflight(folder: Path, script: Path = PREFLIGHT) -> tuple[str, ...]:
     file = folder / PREFLIGHT_FILE
     if not file.exists() or not script.exists():
         return (f"no preflight was tried: {file.name if script.exists() else script} is not there",)
-    command = [str(script), "--check", "--replacing", str(file)]
+    command = [str(script), how, "--replacing", str(file)]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PREFLIGHT_S, check=False

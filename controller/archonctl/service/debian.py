@@ -11,6 +11,7 @@ from pathlib import Path
 from archonctl import __version__
 from archonctl.errors import HostRefusal
 from archonctl.service.install import place, shipped, system_layout
+from archonctl.service.state import readable_by_all
 
 
 def build_deb(out: Path) -> Path:
@@ -24,9 +25,11 @@ def build_deb(out: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         stage = Path(folder) / "stage"
         stage.mkdir(mode=0o755)
-        place(stage, layout)
+        with readable_by_all():
+            place(stage, layout)
         control = stage / "DEBIAN"
         control.mkdir(mode=0o755)
+        control.chmod(0o755)
         for script in sorted(shipped("units").joinpath("debian").iterdir()):
             text = script.read_text(encoding="utf-8")
             values = {"version": __version__, "arch": _architecture(), "python": minor, "after": _after(minor)}

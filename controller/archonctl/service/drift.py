@@ -29,14 +29,16 @@ _CODES = {
     "model_bytes": "drift-model",
     "model_mtime_ns": "drift-model",
     "image": "drift-image",
+    "program": "drift-program",
     "unit_file": "drift-unit",
     "drop_ins": "drift-drop-in",
 }
 _FIXES = {
     "drift-boot": "archonctl verify {name} takes a new verdict",
     "drift-kernel": "archonctl verify {name} takes a new verdict on this kernel",
-    "drift-cap": "archonctl apply {name}: its preflight raises the limit, or says why it cannot",
-    "drift-model": "archonctl apply {name} checks the file and takes a new verdict",
+    "drift-cap": "archonctl apply {name} raises the limit under the running engine, or says why it cannot",
+    "drift-model": "archonctl apply {name} checks the file, starts the engine on it and takes a new verdict",
+    "drift-program": "archonctl apply {name} starts the program that is there now and verifies it",
     "drift-image": "archonctl apply {name}, or pull the image that was verified",
     "drift-unit": "systemctl cat archon@{name}; archonctl apply {name} places what belongs there",
     "drift-drop-in": "declare it, or remove it: systemctl cat archon@{name}",

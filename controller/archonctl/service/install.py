@@ -23,7 +23,7 @@ from pathlib import Path
 from archonctl import __version__
 from archonctl.errors import HostRefusal
 from archonctl.service.closure import package_files
-from archonctl.service.state import atomic_write
+from archonctl.service.state import atomic_write, readable_by_all
 
 LIB = "/usr/lib/archon"
 UNITS = "/usr/lib/systemd/system"
@@ -83,7 +83,7 @@ def install(root: Path = Path("/"), say: Say = lambda _text: None) -> Installed:
     systemd-sysusers at its boot. Raises HostRefusal ``not-permitted``, ``install-packaged``, ``install-no-python``,
     ``install-unwritable``.
     """
-    with _refusing(root):
+    with _refusing(root), readable_by_all():
         root.mkdir(parents=True, exist_ok=True)
     live = root.samefile("/")
     if live and os.geteuid() != 0:
@@ -99,7 +99,7 @@ def install(root: Path = Path("/"), say: Say = lambda _text: None) -> Installed:
         )
     layout = system_layout(find_python(root))
     before = set(_listed(root))
-    with _refusing(root):
+    with _refusing(root), readable_by_all():
         done = place(root, layout)
         gone = _remove(root, before - set(layout.files))
     say(f"placed {done.written} files below {root} ({done.same} were right already, {gone} taken away)")

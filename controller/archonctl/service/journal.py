@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 from archonctl.errors import HostRefusal
 from archonctl.service.logtail import READ_BYTES, LineSplitter
 from archonctl.service.process import LOG_HEAD_BYTES
 
+JOURNAL_SOCKET = "/run/systemd/journal/socket"
+KEPT_S = 10.0
 START_COMMAND = "archon-start"
 """The program that execs the engine in an installed unit: journald names what both of them write by it."""
 
@@ -105,6 +109,37 @@ class JournalTail:
         if self._journal.stdout is not None:
             self._journal.stdout.close()
         self._journal.wait()
+
+
+def check_kept() -> None:
+    """Write a line and read it back: without a journal there is no evidence, and an engine was stopped for nothing.
+
+    Raises HostRefusal ``journal-not-kept``.
+    """
+    token = os.urandom(8).hex()
+    entry = f"MESSAGE=archonctl looks whether the journal keeps what is written\nPRIORITY=7\nARCHON_TOKEN={token}\n"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.sendto(entry.encode(), JOURNAL_SOCKET)
+        end = time.monotonic() + KEPT_S
+        while True:
+            for words in (["--sync"], ["--quiet", "--output=cat", "--lines=1", f"ARCHON_TOKEN={token}"]):
+                command = ["journalctl", "--no-pager", *words]
+                done = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, capture_output=True, timeout=KEPT_S, check=False
+                )
+            if done.stdout.strip():
+                return
+            if time.monotonic() > end:
+                raise _not_kept("what is written to it now cannot be read back")
+            time.sleep(0.2)
+    except (OSError, subprocess.TimeoutExpired) as err:
+        raise _not_kept(f"{type(err).__name__} {err}") from None
+
+
+def _not_kept(why: str) -> HostRefusal:
+    hint = "journald.conf: Storage=persistent or auto; systemctl status systemd-journald; for a user: systemd-journal"
+    return HostRefusal("journal-not-kept", f"the journal would give no evidence of a start: {why}", hint=hint)
 
 
 def journal_text(unit: str, invocation: str, limit_bytes: int = LOG_HEAD_BYTES, *, user: bool = False) -> bytes:

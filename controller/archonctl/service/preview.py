@@ -19,6 +19,7 @@ from archonctl.release.store import DIGEST_CHARS
 from archonctl.release.values import Release
 from archonctl.service.installed import Installed, argv_of, drop_in_of, env_of
 from archonctl.service.running import cmdline_of, runs
+from archonctl.service.surroundings import WORDS
 from archonctl.service.unit import UnitState
 
 Action = Literal["nothing", "verify", "start", "restart"]
@@ -38,6 +39,10 @@ class ApplyRooms:
     render: Callable[[LoadedEndpoint, Path, Plan], Release]
     check: Callable[[LoadedEndpoint, tuple[str, ...], Installed], tuple[str, ...]]
     preflight: Callable[[Path], tuple[str, ...]]
+    changed: Callable[[Installed, UnitState], frozenset[str]] = lambda _installed, _state: frozenset()
+    """Which facts of the last verdict are no longer so (``surroundings.WORDS``)."""
+    raise_limit: Callable[[Path], tuple[str, ...]] = lambda _folder: ()
+    """Raises the kernel's limit under a running engine; raises HostRefusal and returns remarks as ``preflight``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class Preview:
     remarks: tuple[str, ...] = ()
     not_previewed: tuple[str, ...] = ()
     loss: str = ""
+    changed: frozenset[str] = frozenset()
+    """What is not as it was at the verdict, where the release is the running one."""
 
 
 class GateRefused(GateRefusal):
@@ -95,10 +102,20 @@ def preview(loaded: LoadedEndpoint, rooms: ApplyRooms, installed: Installed, sta
     remarks = [*(f"plan: {reason}" for reason in plan.reasons), *rooms.check(loaded, release.argv, installed)]
     remarks += [str(finding) for finding in findings]
     new, old = release.digest[:DIGEST_CHARS], installed.current()
+    differs = rooms.changed(installed, state) if new == old else frozenset()
+    remarks += [f"since the verdict another {WORDS[name]}" for name in sorted(differs)]
     return Preview(
         loaded.name,
         installed.unit,
-        action_for(installed, state, new, release.argv, release.files[DROP_IN_FILE].content.decode()),
+        action_for(
+            installed,
+            state,
+            new,
+            release.argv,
+            release.files[DROP_IN_FILE].content.decode(),
+            differs,
+            model_checked=loaded.endpoint.model.sha256 is not None,
+        ),
         new,
         old,
         plan,
@@ -108,6 +125,7 @@ def preview(loaded: LoadedEndpoint, rooms: ApplyRooms, installed: Installed, sta
         tuple(remarks),
         ("the host's preflight of the new release", "the start itself", "the verdict"),
         loss_of(installed, state),
+        differs,
     )
 
 
@@ -119,8 +137,26 @@ def refuse_short(loaded: LoadedEndpoint, plan: Plan) -> None:
         raise GateRefusal("contract-short", "; ".join(plan.reasons), where=str(loaded.path), hint=hint)
 
 
-def action_for(installed: Installed, state: UnitState, new: str, argv: tuple[str, ...], drop_in: str) -> Action:
-    """What it takes to have ``new`` running."""
+_OF_MODEL = frozenset({"model_bytes", "model_mtime_ns"})
+_NEED_START = _OF_MODEL | {"program", "image"}
+"""Facts that a running engine does not follow: it was started on what was there before."""
+
+
+def action_for(
+    installed: Installed,
+    state: UnitState,
+    new: str,
+    argv: tuple[str, ...],
+    drop_in: str,
+    changed: frozenset[str] = frozenset(),
+    *,
+    model_checked: bool = False,
+) -> Action:
+    """What it takes to have ``new`` running.
+
+    ``changed``: the facts that are not as they were at its verdict. ``model_checked``: the model's contents are
+    known to be the declared ones, whatever its times say.
+    """
     if state.ended:
         return "start"
     placed = installed.current() == new and installed.placed() == drop_in
@@ -128,7 +164,11 @@ def action_for(installed: Installed, state: UnitState, new: str, argv: tuple[str
     if not same or state.active != "active":
         return "restart"
     last = installed.history().last(new)
-    return "nothing" if last and last.held and last.invocation == state.invocation else "verify"
+    if last is None or not last.held or last.invocation != state.invocation:
+        return "verify"
+    if changed & (_NEED_START - _OF_MODEL if model_checked else _NEED_START):
+        return "restart"
+    return "verify" if changed & {"pages_limit", *_OF_MODEL} else "nothing"
 
 
 def loss_of(installed: Installed, state: UnitState) -> str:

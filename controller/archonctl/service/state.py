@@ -212,12 +212,23 @@ def _unreadable(path: Path, why: str) -> HostRefusal:
     )
 
 
+@contextlib.contextmanager
+def readable_by_all() -> Iterator[None]:
+    """Make folders and files with the modes asked for, whatever umask root has: a unit's account reads them."""
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def atomic_write(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace ``path`` by ``data`` so that a crash leaves the old or the new content. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         try:
+            os.fchmod(fd, mode)  # whatever the umask
             view = memoryview(data)
             while view:
                 view = view[os.write(fd, view) :]

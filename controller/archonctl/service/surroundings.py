@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 
 from archonctl.errors import HostRefusal
 from archonctl.host.detect import TTM_MODULES
 from archonctl.host.kernel_files import Reader
 from archonctl.release.load import StoredRelease
 from archonctl.service import procfs
-from archonctl.service.artefact import container_image, image_of
+from archonctl.service.artefact import RUNTIMES, container_image, image_of
 from archonctl.service.engine_account import engine_account
 from archonctl.service.installed import Installed, argv_of
 from archonctl.service.place import Place
@@ -28,6 +29,7 @@ WORDS = {
     "model_bytes": "model file, bytes",
     "model_mtime_ns": "model file, changed at (ns)",
     "image": "image id",
+    "program": "engine program, bytes and time of change (ns)",
     "unit_file": "unit file, sha256",
     "drop_ins": "drop-ins",
 }
@@ -42,6 +44,8 @@ def surroundings(installed: Installed, release: StoredRelease, state: UnitState)
     if (pages := pages_limit(installed.root)) is not None:
         facts["pages_limit"] = pages
     facts |= _model(release.loaded.endpoint.model.path)
+    if program := _program(argv_of(release)):
+        facts["program"] = program
     if image := _image(release, state, installed.where):
         facts["image"] = image
     if digest := file_digest(state.fragment):
@@ -50,6 +54,29 @@ def surroundings(installed: Installed, release: StoredRelease, state: UnitState)
     if state.main_pid and not runs(argv_of(release), state.main_pid, installed.proc):
         facts["cmdline"] = "\0".join(cmdline_of(state.main_pid, installed.proc))
     return facts
+
+
+def changed(installed: Installed, state: UnitState) -> frozenset[str]:
+    """The facts that are no longer what they were at the last verdict on the current release. Raises nothing."""
+    try:
+        release = installed.stored(installed.current())
+        last = installed.history().last(installed.current())
+    except HostRefusal:
+        return frozenset()
+    now = surroundings(installed, release, state)
+    was = last.facts if last is not None else {}
+    return frozenset(name for name in WORDS if name in was and name in now and was[name] != now[name])
+
+
+def _program(argv: Sequence[str]) -> str:
+    """The engine's own program: a build that was exchanged in its place is another one."""
+    if not argv or PurePosixPath(argv[0]).name in RUNTIMES:
+        return ""
+    try:
+        info = Path(argv[0]).stat()
+    except (OSError, ValueError):
+        return ""
+    return f"{info.st_size} {info.st_mtime_ns}"
 
 
 def pages_limit(root: Path = Path("/")) -> int | None:

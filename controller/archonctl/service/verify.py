@@ -41,7 +41,7 @@ from archonctl.service.place import Place
 from archonctl.service.preflight import connect_host, split_listen
 from archonctl.service.separated import Account, Message, Send, account, apart
 from archonctl.service.state import EndpointState, atomic_write
-from archonctl.service.unit import UnitProcess, UnitState, show
+from archonctl.service.unit import UnitProcess, UnitState, show, systemctl
 from archonctl.service.verdict_store import keep_or_say
 
 SCHEMA = "archonctl.verify/1"
@@ -49,6 +49,9 @@ VERIFIER = "archon-verify"
 """The account that reads journals and asks engines."""
 
 Word = Literal["holds", "broken", "no evidence"]
+_MAY_PASS = ("engine-not-ready", "engine-silent")
+"""A boot that ran out of time: the next one may not."""
+
 EXIT = {"holds": 0, "broken": 1, "no evidence": 3}
 
 
@@ -117,6 +120,10 @@ def verify_installed(
     folder = EndpointState(place.state, name).folder
     if trouble := keep_or_say(folder, release.digest[:DIGEST_CHARS], "verify", stored, time.time()):
         on_event(Event("verdict", trouble, time.monotonic() - began))
+    if found.get("code") in _MAY_PASS and state.active == "activating":
+        # a start that systemd ends by SIGTERM is not tried again, one that was killed is: with a delay and a bound
+        words = ["--user"] if place.user else []
+        systemctl(*words, "kill", "--kill-who=main", "--signal=SIGKILL", unit)
     return verified
 
 

@@ -150,6 +150,51 @@ def test_the_first_apply_is_a_unit_that_holds_and_the_same_again_restarts_nothin
     assert endpoint.box.run("pgrep", "-f", "archonctl").returncode == 1
 
 
+def test_what_the_engine_could_do_to_the_machine_is_little(endpoint: Endpoint) -> None:
+    overall = endpoint.box("systemd-analyze", "security", "--no-pager", UNIT).splitlines()[-1]
+    assert float(overall.split(":")[1].split()[0]) < 3.0, overall
+    status = endpoint.box("cat", f"/proc/{endpoint.show()['MainPID']}/status")
+    words = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert (words["NoNewPrivs"], words["CapEff"], words["CapPrm"], words["Seccomp"]) == ("1", "0" * 16, "0" * 16, "2")
+
+
+def test_a_strict_umask_of_root_keeps_the_engines_account_out_of_nothing(endpoint: Endpoint) -> None:
+    endpoint.declare()
+    words = ["/usr/bin/archonctl", "apply", NAME, "--yes"]
+    done = endpoint.box.run("sh", "-c", 'umask 077; exec "$@"', "_", *words, timeout=120)
+    assert done.returncode == 0, done.stderr + endpoint.journal()
+    assert endpoint.box("find", FOLDER, "-name", "lock", "-prune", "-o", "!", "-perm", "-044", "-print") == ""
+
+
+def test_what_the_units_account_may_not_use_is_refused_before_the_stop(endpoint: Endpoint) -> None:
+    box, before = endpoint.box, endpoint.show()
+    box("sh", "-c", f"mkdir -p /srv/closed; cp -L {ENGINE} /srv/turn/model.gguf /srv/closed")
+    for mode, key, file, code in (
+        ("700 /srv/closed", "model.path", "model.gguf", "model-unreadable"),
+        ("700 /srv/closed", "engine.binary", "llama-server", "engine-binary-unusable"),
+        ("600 /srv/closed/model.gguf", "model.path", "model.gguf", "model-unreadable"),
+    ):
+        box("sh", "-c", f"chmod 755 /srv/closed; chmod 644 /srv/closed/model.gguf; chmod {mode}")
+        done = endpoint.run("apply", NAME, "--yes", "--set", f"{key}=/srv/closed/{file}")
+        assert f"{code}: /srv/closed/{file}: the unit runs as archon, which may not" in done.stderr
+        assert endpoint.show() == before
+
+
+def test_an_engine_whose_declaration_names_no_account_does_not_run_as_root(endpoint: Endpoint) -> None:
+    endpoint.apply("--set", "service.user=")
+    assert endpoint.box("stat", "-c", "%U", f"/proc/{endpoint.show()['MainPID']}") == "archon"
+
+
+def test_an_endpoint_whose_declaration_is_gone_can_still_be_stopped(endpoint: Endpoint) -> None:
+    box = endpoint.box
+    box("mv", f"/etc/archon/{NAME}.toml", "/srv/gone.toml")
+    try:
+        assert endpoint.json("stop", NAME)["stopped"]["unit"] == UNIT
+        assert endpoint.show()["ActiveState"] == "inactive"
+    finally:
+        box("mv", "/srv/gone.toml", f"/etc/archon/{NAME}.toml")
+
+
 def test_an_upgrade_that_holds_is_kept_and_dependants_come_back(endpoint: Endpoint) -> None:
     box, old = endpoint.box, endpoint.current()
     box.put("/run/systemd/system/front.service", f"[Unit]\nPartOf={UNIT}\n[Service]\nExecStart=/bin/sleep 1000\n")
@@ -335,6 +380,20 @@ def test_what_was_edited_by_hand_is_drift_with_both_values(endpoint: Endpoint) -
     finally:
         box("rm", mine)
     assert endpoint.apply()["outcome"] == "applied"
+    assert endpoint.json("drift", NAME)["endpoints"][0]["findings"] == []
+
+
+@pytest.mark.parametrize(("file", "code"), [("model.gguf", "drift-model"), ("llama-server", "drift-program")])
+def test_a_file_that_was_exchanged_under_the_engine_is_drift_and_apply_starts_it_anew(
+    endpoint: Endpoint, file: str, code: str
+) -> None:
+    endpoint.apply("--set", "service.user=archon")
+    before = endpoint.show()
+    endpoint.box("sh", "-c", f"cp /srv/turn/{file} /srv/turn/x && mv /srv/turn/x /srv/turn/{file}")
+    assert endpoint.json("drift", NAME, code=8)["endpoints"][0]["findings"][0]["code"] == code
+    assert endpoint.run("apply", NAME).returncode == 2  # it serves: not stopped without --yes
+    assert endpoint.apply()["outcome"] == "applied"
+    assert endpoint.show()["MainPID"] != before["MainPID"]
     assert endpoint.json("drift", NAME)["endpoints"][0]["findings"] == []
 
 

@@ -131,6 +131,29 @@ def test_a_reset_under_a_running_engine_is_drift_before_the_next_start_needs_it(
     assert f"expected {TARGET_MIB * PAGES_IN_MIB}, found {RESET_MIB * PAGES_IN_MIB}" in caps[0]["message"]
 
 
+def test_an_apply_raises_it_under_the_running_engine_and_restarts_nothing(host: Box) -> None:
+    # the unit's own start has a verdict since the apply, and is not of the history yet
+    assert apply(host).returncode == 0
+    reset(host)
+    before = host.show(UNIT, "MainPID", "InvocationID")
+    done = apply(host)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["outcome"] == "unchanged"
+    assert int(host("cat", LIMIT)) == TARGET_MIB * PAGES_IN_MIB
+    assert host.show(UNIT, "MainPID", "InvocationID") == before
+    drift = host.run("/usr/bin/archonctl", "drift", "archon")
+    assert drift.returncode == 0, drift.stdout
+    reset(host)
+    host("sh", "-c", f"mount --bind {LIMIT} {LIMIT} && mount -o remount,bind,ro {LIMIT}")
+    try:
+        refused = apply(host)
+        assert (refused.returncode, "ttm-cap-not-raised" in refused.stderr) == (5, True)
+        assert host.show(UNIT, "MainPID", "InvocationID") == before
+    finally:
+        host("umount", LIMIT)
+        assert apply(host).returncode == 0
+
+
 def test_a_limit_that_cannot_be_raised_is_one_refusal_with_its_name_and_no_restart(host: Box) -> None:
     host("systemctl", "stop", UNIT)
     reset(host)

@@ -33,6 +33,7 @@ path = "/srv/unit/model.gguf"
 [service]
 user = "archon"
 listen = "127.0.0.1:18200"
+load_timeout_s = {load_s}
 """
 # Tries follow each other at once, and are counted as in the unit itself.
 QUICK = "[Service]\nRestartSec=100ms\n"
@@ -58,11 +59,12 @@ def installed(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
 def place(installed: Box, repository: Path) -> Iterator[Place]:
     """``place("--no-such-flag", binary="...")``: a release, current, with its drop-in; systemd knows it."""
 
-    def run(*words: str, binary: str = ENGINE, preload: str = "") -> None:
-        text = DECLARATION.format(binary=binary, preload=preload)
+    def run(*words: str, binary: str = ENGINE, preload: str = "", preflight: str = "", load_s: int = 60) -> None:
+        text = DECLARATION.format(binary=binary, preload=preload, load_s=load_s)
         installed.put("/etc/archon/unit.toml", text if preload else text.replace('LD_PRELOAD = ""\n', ""))
         path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
-        installed("env", path, sys.executable, "-m", "support.place_release", "/etc/archon/unit.toml", *words)
+        env = ["env", path, *([f"PREFLIGHT_TEXT={preflight}"] if preflight else [])]
+        installed(*env, sys.executable, "-m", "support.place_release", "/etc/archon/unit.toml", *words)
         installed.put(f"/etc/systemd/system/{UNIT}.d/90-quick.conf", QUICK)
         installed("systemctl", "daemon-reload")
 
@@ -97,11 +99,11 @@ def journal(box: Box) -> str:
     return box("journalctl", "-u", UNIT, "-o", "cat", "--no-pager")
 
 
-def counting(box: Box, what: str) -> str:
+def counting(box: Box, what: str, name: str = "engine") -> str:
     """An engine that counts how often it is started and then does ``what`` (shell)."""
-    box.put("/srv/unit/engine", f"#!/bin/sh\necho start >>/srv/unit/count\n{what}\n", "755")
+    box.put(f"/srv/unit/{name}", f"#!/bin/sh\necho start >>/srv/unit/count\n{what}\n", "755")
     box("sh", "-c", "rm -f /srv/unit/count; : >/srv/unit/count; chmod 666 /srv/unit/count")
-    return "/srv/unit/engine"
+    return f"/srv/unit/{name}"
 
 
 def starts(box: Box) -> int:
@@ -291,3 +293,47 @@ def test_an_engine_that_prints_our_words_fools_nobody(installed: Box, place: Pla
     place("--ctx-size", "512", binary=counting(installed, f'{lies}\nexec {ENGINE} "$@"'))
     assert start(installed) == 1
     assert verdict(installed)["verdict"] == "broken"
+
+
+NEEDS = "FORMAT=1\nENDPOINT=unit\nWAIT_S=0\n"
+# 15 s between two tries become 1 ms: what would happen in 20 hours happens in 4.8 s
+COMPRESSED, TWENTY_HOURS_S = "[Service]\nRestartSec=1ms\n", 20 * 3600 / 15_000
+
+
+@pytest.mark.parametrize(
+    ("what", "words", "does", "preflight", "ran", "restarts"),
+    [
+        ("the preflight refused for good", [], "", f"{NEEDS}RAM_NEED_MIB=99999999\n", 0, 0),
+        ("the preflight refused for now", [], "", f"{NEEDS}DEVICES=/dev/kfd\n", 0, 5),
+        ("the gate refused", ["--no-such-flag"], f'exec {ENGINE} "$@"', "", 0, 0),
+        ("the contract is broken", ["--ctx-size", "512"], f'exec {ENGINE} "$@"', "", 1, 0),
+        ("a usage error, exit 2", [], "exit 2", "", 1, 0),
+        ("a usage error in the engine's words, exit 1", [], f'exec {ENGINE} "$@" --no-such-flag', "", 1, 1),
+        ("it ends at boot without a word, exit 1", [], "exit 1", "", 5, 5),
+        ("it crashes at boot", [], "kill -SEGV $$", "", 5, 5),
+        ("it is killed at boot", [], "kill -KILL $$", "", 5, 5),
+        ("the start runs out of time", [], "sleep 1000", "", 5, 5),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith(("the ", "a ", "it ")) else "",
+)
+def test_restarts_in_20_hours_by_class_of_failure(
+    installed: Box, place: Place, what: str, words: list[str], does: str, preflight: str, ran: int, restarts: int
+) -> None:
+    # the gate knows an engine by its name
+    name = "counted/llama-server" if what == "the gate refused" else "engine"
+    place(
+        *words,
+        binary=counting(installed, does or "exit 99", name),
+        preflight=preflight,
+        load_s=2 if does == "sleep 1000" else 60,
+    )
+    installed.put(f"/etc/systemd/system/{UNIT}.d/90-quick.conf", COMPRESSED)
+    installed("systemctl", "daemon-reload")
+    start(installed)
+    end = time.monotonic() + 100
+    while time.monotonic() < end and installed.show(UNIT, "ActiveState")["ActiveState"] != "failed":
+        time.sleep(0.1)
+    time.sleep(TWENTY_HOURS_S)
+    shown = installed.show(UNIT, "ActiveState", "NRestarts")
+    print(what, starts(installed), shown)
+    assert (shown["ActiveState"], starts(installed), int(shown["NRestarts"])) == ("failed", ran, restarts)

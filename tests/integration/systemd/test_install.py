@@ -56,6 +56,14 @@ def test_an_image_gets_everything_and_a_second_time_changes_nothing(root: Path) 
     assert tree(root) == first
 
 
+def test_a_strict_umask_of_root_closes_nothing(tmp_path: Path) -> None:
+    script = 'umask 077; exec "$@"'
+    done = subprocess.run(["sh", "-c", script, "_", CLI, "install", "--root", tmp_path / "image"], check=False)
+    assert done.returncode == 0
+    closed = [path for path in (tmp_path / "image").rglob("*") if path.stat().st_mode & 0o044 != 0o044]
+    assert closed == []
+
+
 def test_an_edit_is_put_right_and_what_is_no_longer_part_goes(root: Path) -> None:
     first = tree(root)
     (root / "usr/lib/archon/archon-start").write_text("#!/bin/sh\n")

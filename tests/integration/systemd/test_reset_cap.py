@@ -64,8 +64,8 @@ def host(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_serve
         path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
         box("env", path, sys.executable, "-m", "support.tiny_gguf", "llama", "/srv/cap/model.gguf")
         box.put("/etc/archon/cap.toml", DECLARATION)
-        box("env", path, sys.executable, "-m", "support.place_release", "/etc/archon/cap.toml")
-        box.put("/var/lib/archon/cap/releases/current/preflight.env", PREFLIGHT)
+        words = (sys.executable, "-m", "support.place_release", "/etc/archon/cap.toml")
+        box("env", path, f"PREFLIGHT_TEXT={PREFLIGHT}", *words)
         box("systemctl", "daemon-reload")
         yield box
     finally:

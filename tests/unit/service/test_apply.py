@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,40 @@ def test_the_same_again_asks_deeper_if_that_is_wanted(tmp_path: Path) -> None:
     assert do_apply(simd, "a", depth="ledger").attempts == ()
     result = do_apply(simd, "a", depth="full")
     assert (result.outcome, result.attempts[0].depth, simd.starts) == ("unchanged", "full", 1)
+
+
+@pytest.mark.parametrize(("fact", "starts"), [("program", 2), ("model_mtime_ns", 2), ("image", 2), ("pages_limit", 1)])
+def test_what_changed_under_the_running_release_is_started_anew_or_raised(
+    tmp_path: Path, fact: str, starts: int
+) -> None:
+    simd = machine(tmp_path)
+    do_apply(simd, "a")
+    raised: list[Path] = []
+
+    def raise_limit(folder: Path) -> tuple[str, ...]:
+        raised.append(folder)
+        return ("raised",)
+
+    chosen = replace(rooms(), changed=lambda *_: frozenset({fact}), raise_limit=raise_limit)
+    result = do_apply(simd, "a", chosen=chosen)
+    assert simd.starts == starts
+    assert result.outcome == ("unchanged" if starts == 1 else "applied")
+    assert bool(raised) is (fact == "pages_limit")
+    assert simd.installed.history().records[-1].held
+
+
+def test_a_limit_that_cannot_be_raised_under_the_running_engine_is_refused_and_it_runs_on(tmp_path: Path) -> None:
+    simd = machine(tmp_path)
+    do_apply(simd, "a")
+
+    def raise_limit(_folder: Path) -> tuple[str, ...]:
+        raise HostRefusal("ttm-cap-not-raised", "still half of RAM")
+
+    chosen = replace(rooms(), changed=lambda *_: frozenset({"pages_limit"}), raise_limit=raise_limit)
+    with pytest.raises(HostRefusal, match="ttm-cap-not-raised"):
+        do_apply(simd, "a", chosen=chosen)
+    assert simd.running == digest_of("a", tmp_path)
+    assert simd.starts == 1
 
 
 def test_an_upgrade_that_holds_replaces_the_old_engine(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_result_is_that_of_the_job_that_was_asked_for(monkeypatch: pytest.Monk
 
 def test_a_bus_that_breaks_off_is_opened_again_and_the_unit_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     state = UnitState("active", "running", "success", 7, 0, 0, 1, "i", "", "", 0)
-    monkeypatch.setattr(dbus, "show", lambda _unit: state)
+    monkeypatch.setattr(dbus, "show", lambda _unit, **_user: state)
     with pystemd(monkeypatch) as fake, dbus.open_bus() as bus:
         job = bus.begin("start", "x.service")
         fake.results = [(JOB, b"broken")]
