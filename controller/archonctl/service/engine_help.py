@@ -39,7 +39,7 @@ def of_binary(path: str) -> tuple[str, str]:
     vllm = Path(path).name.startswith("vllm")
     text = _said(path, ["serve", "--help=all"] if vllm else ["--help"])
     version = _said(path, ["--version"])
-    found = re.search(r"build (\d+)|version: (\d+) \(|^v?(\d+\.\d+[\w.]*)\s*$", version, re.MULTILINE)
+    found = re.search(r"build (\d+)|version: (\d+) \(|^v?(\d+\.\d+[\w.]*)(?:\+[\w.]+)?\s*$", version, re.MULTILINE)
     number = next((group for group in found.groups() if group), "") if found else ""
     return text, f"b{number}" if number.isdigit() and number != "0" else "" if number == "0" else number
 

@@ -13,6 +13,7 @@ from archonctl.deployment.load import LoadedEndpoint, load_endpoint
 from archonctl.findings import Finding
 from archonctl.gate import artefact
 from archonctl.gate.endpoint import check_endpoint
+from archonctl.gate.paths import Options, check_paths
 from archonctl.release.render import command_of, render_release
 from archonctl.release.store import write_release
 from unit.gate.conftest import codes
@@ -90,6 +91,16 @@ def test_the_disk_tiers_folder_must_not_be_mounted_since_the_cutover(archon: Loa
     assert codes(found, "error") == ["mount-forbidden"]
     pair = load_endpoint(REPOSITORY / "env" / "archon-pair.toml", {"engine.mounts": (tune, "/data:/data")}, {})
     assert "mount-forbidden" not in codes(check_endpoint(pair))
+
+
+def test_every_rendered_form_of_a_mount_that_must_not_exist_is_refused(archon: Load, tmp_path: Path) -> None:
+    tune = "/var/lib/radiance/tune:/opt/radiance/share/radiance/tune"
+    loaded = archon(engine__mounts=(tune, "/data:/data"))
+    release = render_release(loaded, command_of(loaded))
+    write_release(release, tmp_path / "out")
+    found = check_paths([tmp_path / "out"], Options(verify_units=False)).findings
+    places = {Path(one.place.path).name for one in found if one.code == "mount-forbidden"}
+    assert places >= {"archon-archon.service", "archon.container", "run-docker", "run-podman"}
 
 
 TINY = """\
