@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 AttentionKind = Literal["full", "sliding", "chunked", "mla", "recurrent", "none"]
 """``chunked`` attends within fixed chunks (Llama 4); its ``window`` is the chunk."""
-RecurrentKind = Literal["", "gated_delta_net", "mamba1", "mamba2", "kda", "short_conv"]
+RecurrentKind = Literal["", "gated_delta_net", "mamba1", "mamba2", "kda", "short_conv", "lightning"]
 TensorClass = Literal[
     "embedding", "attention", "dense_ffn", "routed_experts", "shared_experts", "recurrent", "output", "other"
 ]
@@ -62,6 +62,20 @@ class TensorBytes:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantization:
+    """How the weights of a checkpoint are stored: method, bits a weight, weights a scale; None where it is not said.
+
+    ``kv_cache`` is the dtype that it asks of the cache ("" for none), ``packed`` what packed tensors stand for.
+    """
+
+    method: str
+    bits: int | None = None
+    group_size: int | None = None
+    kv_cache: str = ""
+    packed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Geometry:
     """What a header says. Counts are 0 where the architecture has no such thing."""
 
@@ -83,6 +97,16 @@ class Geometry:
     indexer_dim: int = 0
     """Width of the key that a sparse-attention indexer keeps beside each MLA row (DeepSeek-V3.2, GLM-5); 0: none."""
 
+    @property
+    def latent_dim(self) -> int:
+        """Elements of the latent that an MLA row holds; 0 without MLA."""
+        return next((layer.head_dim_v for layer in self.layers if layer.attention == "mla"), 0)
+
+    @property
+    def rope_dim(self) -> int:
+        """Elements beside it that carry the position; 0 without MLA."""
+        return next((layer.k_width - layer.head_dim_v for layer in self.layers if layer.attention == "mla"), 0)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
@@ -100,8 +124,14 @@ class ModelFacts:
     """The declared manifest, where the file's own layout is not public."""
     parts: int = 1
     """Files that the model is split over."""
+    quantization: Quantization | None = None
+    """As a Hugging Face config says; None for a GGUF, whose tensors say it each for itself."""
     geometry_reason: str = ""
     """Why ``geometry`` is None; empty where there is one."""
+    tensor_sizes: tuple[tuple[str, int], ...] = ()
+    """Name and bytes of every tensor, where what is asked needs them one by one (GGUF)."""
+    projector_bytes: int = 0
+    """Weights of a multimodal projector that is declared beside the model; 0: there is none."""
 
     def require_geometry(self) -> Geometry:
         """The geometry; raises ModelError ``model-architecture-unknown`` where no law covers the model."""

@@ -59,6 +59,9 @@ def read_gguf_file(files: Files, name: str, path: str) -> ModelFacts:
         metadata=first.scalars,
         parts=len(headers),
         geometry_reason=reason,
+        tensor_sizes=tuple(
+            (tensor.name, tensor_size(tensor, header.path)[1]) for header in headers for tensor in header.tensors
+        ),
     )
 
 

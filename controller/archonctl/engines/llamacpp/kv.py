@@ -201,6 +201,23 @@ def allocate(geometry: Geometry, settings: KvSettings) -> KvAllocation:
     return KvAllocation(shape, tuple(caches), _recurrent(geometry, len(serving), settings))
 
 
+def layer_bytes(geometry: Geometry, settings: KvSettings, kv: KvAllocation) -> tuple[int, ...]:
+    """What each serving layer keeps of an allocation, in bytes: together all of it."""
+    serving = geometry.layers[: len(geometry.layers) - geometry.nextn_layers]
+    v_widest = 0 if settings.flash_attn else max((layer.v_width for layer in geometry.layers), default=0)
+    tokens = {cache.kind: cache.tokens for cache in kv.caches}
+    tokens_of = {"full": tokens.get("full", 0), "mla": tokens.get("full", 0), "sliding": tokens.get("sliding", 0)}
+    states = sum(layer.attention == "recurrent" for layer in serving)
+    state = kv.recurrent.bytes // states if kv.recurrent and states else 0
+    return tuple(
+        state
+        if layer.attention == "recurrent"
+        else tokens_of.get(layer.attention, 0)
+        * (row_bytes(layer.k_width, settings.type_k) + row_bytes(_v_width(layer, v_widest), settings.type_v))
+        for layer in serving
+    )
+
+
 def _sliding_cells(layers: Iterable[Layer], shape: ContextShape, settings: KvSettings) -> int:
     """The window of every sequence in the stream and one micro-batch, in steps of 256."""
     if settings.swa_full:

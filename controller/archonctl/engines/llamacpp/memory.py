@@ -6,9 +6,11 @@ out and named by the caller, never counted as 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from archonctl.engines.llamacpp.kv import F32_BYTES, KvAllocation, KvSettings, row_bytes
+from archonctl.engines.llamacpp.kv import F32_BYTES, KvAllocation, KvSettings, layer_bytes, row_bytes
+from archonctl.engines.llamacpp.offload import Offload
 from archonctl.engines.llamacpp.settings import Settings
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import MIB, Interval
@@ -52,14 +54,8 @@ def compute_buffer(geometry: Geometry, widths: Widths, settings: KvSettings, kv:
     The largest stage of a layer is estimated from its widths, as graph allocation keeps two to five rows of each
     alive (measured with llama-fit-params b11434). Without flash attention the scores of one layer come on top.
     """
-    tokens = kv.shape.n_ubatch
-    cell_tokens = sum(cache.cells for cache in kv.caches if cache.layers) * tokens
-    masks = cell_tokens * (2 if settings.flash_attn else F32_BYTES)
-    scores = _halved(geometry, settings, kv) if settings.flash_attn else _scores(geometry, settings, kv)
-    feed_forward = max(_dense_row(geometry, widths), _expert_row(geometry, widths)) * tokens * F32_BYTES
-    attention = _attention_row(geometry, widths) * tokens * F32_BYTES + scores
-    stage = max(feed_forward, attention)
-    logits = geometry.vocab * settings.n_seq_max * F32_BYTES
+    masks = sum(mask_bytes(settings, kv).values())
+    stage, logits = _stage(geometry, widths, settings, kv), geometry.vocab * settings.n_seq_max * F32_BYTES
     fixed = masks + logits
     return Interval(
         fixed + COMPUTE_LOW * stage,
@@ -67,6 +63,57 @@ def compute_buffer(geometry: Geometry, widths: Widths, settings: KvSettings, kv:
         fixed + COMPUTE_HIGH * stage + COMPUTE_SLACK_BYTES,
         "assumed",
     )
+
+
+def mask_bytes(settings: KvSettings, kv: KvAllocation) -> dict[str, int]:
+    """Attention masks by kind of cache: a value for each cell and token of the micro-batch."""
+    size = kv.shape.n_ubatch * (2 if settings.flash_attn else F32_BYTES)
+    return {cache.kind: cache.cells * size for cache in kv.caches if cache.layers}
+
+
+def device_compute(
+    geometry: Geometry,
+    widths: Widths,
+    settings: KvSettings,
+    kv: KvAllocation,
+    offload: Offload,
+    where: Sequence[int | None],
+    device: int | None,
+) -> Interval:
+    """Bytes of one device's compute buffer; ``where`` is the device of each layer and of the output, None is RAM.
+
+    The masks of the kinds of attention that it has layers of, in as many copies as the inputs are kept; the stage is
+    an estimate: a device with few layers needs little of it. Cells that stay in RAM (--no-kv-offload) are copied, one
+    or two layers at a time. The low end is the masks alone.
+    """
+    if device is not None and device not in where:
+        return Interval.exact(0, "assumed")
+    copies = PIPELINE_COPIES if offload.pipelined(len(geometry.layers)) else 1
+    mine = [layer for layer, place in zip(geometry.layers, where, strict=False) if place == device]
+    kinds = {"sliding" if layer.attention == "sliding" else "full" for layer in mine if layer.attention in _WITH_CELLS}
+    # RAM holds all inputs before they are copied to the devices.
+    wanted = [size for kind, size in mask_bytes(settings, kv).items() if device is None or kind in kinds]
+    logits = geometry.vocab * settings.n_seq_max * F32_BYTES if where[-1] == device else 0
+    computes = bool(mine) or where[-1] == device or (device is None and bool(offload.overrides))
+    stage = _stage(geometry, widths, settings, kv) if computes else 0
+    moved = max(layer_bytes(geometry, settings, kv)) if device is not None and kinds and not offload.kv_offload else 0
+    fixed, inputs = copies * sum(wanted), copies * kv.shape.n_ubatch * geometry.hidden * F32_BYTES
+    most = fixed + logits + 3 * moved + COMPUTE_HIGH * stage + 2 * inputs + COMPUTE_SLACK_BYTES
+    return Interval(fixed, fixed + logits + moved + stage, most, "assumed")
+
+
+PIPELINE_COPIES = 4
+"""GGML_SCHED_MAX_COPIES: inputs are kept this often where devices work on several micro-batches at once."""
+_WITH_CELLS = ("full", "mla", "sliding")
+
+
+def _stage(geometry: Geometry, widths: Widths, settings: KvSettings, kv: KvAllocation) -> int:
+    """Bytes of the largest stage of a layer."""
+    tokens = kv.shape.n_ubatch
+    scores = _halved(geometry, settings, kv) if settings.flash_attn else _scores(geometry, settings, kv)
+    feed_forward = max(_dense_row(geometry, widths), _expert_row(geometry, widths)) * tokens * F32_BYTES
+    attention = _attention_row(geometry, widths) * tokens * F32_BYTES + scores
+    return max(feed_forward, attention)
 
 
 def _halved(geometry: Geometry, settings: KvSettings, kv: KvAllocation) -> int:
