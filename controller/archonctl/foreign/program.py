@@ -62,23 +62,23 @@ def program_before(argv: Sequence[str]) -> Program | None:
 
 
 def _program(words: tuple[Word, ...], skipped: int) -> Program | None:
-    name = _name(words[0].text)
-    if PYTHON.fullmatch(name.removesuffix(".exe")):
-        at = next((index for index, word in enumerate(words) if not word.text.startswith("-") and index), len(words))
-        if at < len(words) and words[at - 1].text == "-m":
-            return _module(words[at].text, skipped + at + 1)
-        if at < len(words) and at == 1:
-            return _program(words[1:], skipped + 1)
-        return None
+    name = _name(words[0].text).removesuffix(".exe")
+    if PYTHON.fullmatch(name):
+        return _of_python(words, skipped)
     if name.endswith(".py"):
         path = words[0].text.removesuffix(".py").replace("\\", "/").replace("/", ".")
         return _module(path, skipped + 1)
-    for row in engine_rows():
-        if name in row["programs"] or name.removesuffix(".exe") in row["programs"]:
-            return Program(row["kind"], skipped + 1)
-    if name.removesuffix(".exe") == "llama" and len(words) > 1 and words[1].text in ("serve", "server"):
+    if name == "llama" and len(words) > 1 and words[1].text in ("serve", "server"):
         return Program("llamacpp", skipped + 2)  # app/llama.cpp: one program with all tools
-    return None
+    return next((Program(row["kind"], skipped + 1) for row in engine_rows() if name in row["programs"]), None)
+
+
+def _of_python(words: tuple[Word, ...], skipped: int) -> Program | None:
+    """``python -u -m MODULE`` or ``python PATH``."""
+    at = next((index for index, word in enumerate(words) if word.text[:1] != "-" and index), len(words))
+    if at < len(words) and words[at - 1].text == "-m":
+        return _module(words[at].text, skipped + at + 1)
+    return _program(words[1:], skipped + 1) if at == 1 and at < len(words) else None
 
 
 def _module(name: str, words: int) -> Program | None:
