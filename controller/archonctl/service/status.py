@@ -41,7 +41,10 @@ def last_verdict(installed: Installed, state: UnitState) -> Record | None:
     digest = installed.current()
     recorded = installed.history().last(digest)
     written = written_record(installed, digest, state.invocation)
-    if written is None or (recorded is not None and recorded.at >= written.at):
+    if written is None:
+        return recorded
+    # of one start the later; of another start the history's is older, whatever the clock said then
+    if recorded is not None and recorded.invocation == written.invocation and recorded.at >= written.at:
         return recorded
     return replace(written, facts={**recorded.facts, **written.facts}) if recorded else written
 

@@ -49,6 +49,9 @@ VERIFIER = "archon-verify"
 """The account that reads journals and asks engines."""
 
 Word = Literal["holds", "broken", "no evidence"]
+_UP_S = 60.0
+"""How long an engine that is up may take to answer whether it is well."""
+
 _MAY_PASS = ("engine-not-ready", "engine-silent")
 """A boot that ran out of time: the next one may not."""
 
@@ -203,6 +206,9 @@ class _Judge:
         host, port = split_listen(loaded.endpoint.service.listen)
         path, model_bytes = adapter(loaded.endpoint.engine.kind).api.health, loaded.endpoint.model.bytes
         tls = speaks_tls(loaded.endpoint.service)
+        limits = Limits.derive(model_bytes, loaded.endpoint.service.load_timeout_s)
+        if self.state.active == "active":
+            limits = Limits(_UP_S, _UP_S, _UP_S)  # it was up: one that hangs now is not loading
         log = JournalTail(self.unit, self.state.invocation, Path(os.devnull), user=self.user)
         try:
             boot = follow(
@@ -210,7 +216,7 @@ class _Judge:
                 log,
                 reader,
                 lambda: http_health(connect_host(host), port, path, tls=tls),
-                Limits.derive(model_bytes, loaded.endpoint.service.load_timeout_s),
+                limits,
                 model_bytes=model_bytes,
                 remarks=lambda: reader.result().remarks,
                 where=f"the journal of {self.unit}",
