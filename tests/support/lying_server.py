@@ -64,6 +64,8 @@ class Engine:
     """Sequences but the first keep back this share of their events, until all is generated and a moment more."""
     others: int = 0
     """Requests of others that run while a prompt over ``lie_above`` does, by /slots."""
+    finish: str = "length"
+    """How an answer to a prompt over ``lie_above`` ends."""
     interferes_s: float = 0.0
     """A step takes so much longer while another prompt is read."""
     cache: bool = False
@@ -264,7 +266,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: Any, tokens: int, answer: int, *, chat: bool, me: object) -> None:
         engine = self.server_.engine
-        stop = "length"
+        stop = engine.finish if tokens > engine.lie_above else "length"
         if engine.eos_after is not None and engine.eos_after < answer:
             answer, stop = engine.eos_after, "stop"
         stream = bool(body.get("stream")) and not engine.ignore_stream

@@ -17,7 +17,8 @@ LEAST_SHARE = 0.95
 """Share of the contract's tokens that must be seen at one moment. The first sequence to end is at full height then and
 the others are behind it by what they prefilled later; the exact pool is the ledger's word."""
 _LEAST_LATE_S = 0.05
-_ABORTED = frozenset({"abort", "error"})
+_STREAMS_KEPT = 1024
+ABORTED = frozenset({"abort", "error"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,9 @@ class Flown:
 
 
 def flown_json(flown: Flown) -> dict[str, object]:
-    """As plain JSON values."""
+    """As plain JSON values; empty for so many streams that it would be no record but a dump."""
+    if len(flown.streams) > _STREAMS_KEPT:
+        return {}
     hold = {**asdict(flown.hold), "stalled": list(flown.hold.stalled)} if flown.hold else None
     return {**asdict(flown), "streams": [asdict(each) for each in flown.streams], "hold": hold}
 
@@ -130,7 +133,7 @@ def _whole(flown: Flown, contract: Contract) -> None:
             )
         if each.prompt_tokens < each.sent:
             raise truncated(each.sent, each.prompt_tokens)
-        if each.finish_reason in _ABORTED:
+        if each.finish_reason in ABORTED:
             raise _unless_others(flown, _aborted(each))
         done = each.completion_tokens
         if each.finish_reason == "length" and done is not None and done < each.asked - COUNTING_SLACK:

@@ -29,6 +29,8 @@ from archonctl.probe.values import Proof
 
 _OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.ENOBUFS}
 _AUTH = {401, 403}
+_NOTED = 8192
+"""Bytes of an answer that are looked at for its proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,8 @@ class Http:
         place = (f"{method} {path}", status)
         before = self.exchanges.pop(place, None)
         times = before.times + 1 if before else 1
-        self.exchanges[place] = Proof("http", place[0], self.excerpt(body), status=status, times=times)
+        text = self.excerpt(body[:_NOTED])  # longer than what is shown of it by far, so that no secret is cut in half
+        self.exchanges[place] = Proof("http", place[0], text, status=status, times=times)
 
     def _fault(self, err: httpx.HTTPError, method: str, path: str) -> Fault:
         place = f"{method} {self.where.base(path)}{path}"

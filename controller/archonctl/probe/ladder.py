@@ -14,6 +14,7 @@ from archonctl.probe.answers import (
     read_generation,
     read_refusal,
 )
+from archonctl.probe.capacity_judge import ABORTED
 from archonctl.probe.client import Answer
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import as_str, parse_json, pick
@@ -216,6 +217,14 @@ async def generation(session: Session) -> Leg:
     found = read_generation(value)
     if found is None:
         raise Fault("generation-invalid", f"{path} answered JSON that is no completion", evidence=said)
+    if found.finish_reason in ABORTED:
+        raise Fault(
+            "answer-aborted",
+            f"{path}: the engine gave one short answer up: finish_reason {found.finish_reason}",
+            expected="finish_reason length or stop",
+            actual=f"finish_reason {found.finish_reason}",
+            evidence=said,
+        )
     why = judge_generation(found, GENERATION_TOKENS)
     if why:
         raise Fault("generation-empty", f"{path}: {why}", expected="text", actual="none", evidence=said)

@@ -23,7 +23,7 @@ SCHEMA = "archonctl.evidence/1"
 T = TypeVar("T")
 _READABLE = (SCHEMA, "archonctl.verify/1", "archonctl.up/1", "archonctl.probe/1")
 Json = dict[str, object]
-_LINES = 4096
+_LINES = 2048
 
 
 @dataclass(frozen=True, slots=True)

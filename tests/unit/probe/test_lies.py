@@ -175,6 +175,16 @@ BROKEN: dict[str, tuple[Engine, str, str]] = {
         "generation",
         "generation-invalid",
     ),
+    "generation: given up": (
+        on(CHAT, chat_says(content="Hi", finish_reason="abort")),
+        "generation",
+        "answer-aborted",
+    ),
+    "a full-height answer given up": (
+        Engine(finish="abort", lie_above=150),
+        "capacity",
+        "answer-aborted",
+    ),
     "generation: nothing at all": (
         on(CHAT, chat_says(content="", completion_tokens=0)),
         "generation",
