@@ -18,6 +18,7 @@ _ALSO = {
     "offload_layers": "layers",
     "cuda_graph_estimate_gib": "estimated_cuda_graph_gib",
     "kv_bytes": "kv_cache_bytes",
+    "needed_token_bytes": "bytes_per_token_per_gpu",
 }
 
 _ENDINGS = {"_mib": "MiB", "_gib": "GiB", "_bytes": "B", "_tokens": "tokens", "_seconds": "s", "_percent": "%"}

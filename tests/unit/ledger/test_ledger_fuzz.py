@@ -30,6 +30,12 @@ PREFIXES = [
     '{"message": "',
     'time=2026-01-01T00:00:00Z level=INFO source=x.go:1 msg="',
     "[" * 50,
+    "2026-01-01T00:00:00.000000000Z stderr F ",
+    "<30>Sep 11 00:42:50 host engine[7]: ",
+    "2026-01-01 00:00:00.1 | INFO     | a.b:c:3 - ",
+    "INFO:a.b:",
+    "pod-a-1 engine INFO [",
+    "Mon 2026-09-11 00:42:50 CEST host engine[1]: ",
 ]
 
 

@@ -29,7 +29,6 @@ UNREADABLE: Mapping[str, Mapping[str, str]] = {
     "vllm-51041-dsv4-8xv100-fit": {"ratio_kib_per_token_range": "lines of source code, not of a log"},
     "spark396-minimax-m27-awq-2xgb10": {"at_util_0.85": ELSEWHERE},
     "file35217-mistral7b-v011": {"gpu_blocks": ELSEWHERE, "block_size": ELSEWHERE},
-    "file55886-glm52-fp8-h20-1m": {"bytes_per_token_per_gpu": ELSEWHERE},
     "sglang-file70350-gemma4-swa-retract": {
         "max_total_num_tokens": ELSEWHERE,
         "swa_tokens": ELSEWHERE,
@@ -111,7 +110,7 @@ def test_every_figure_that_the_lines_hold_is_read_back(report: CheckReport) -> N
             elif name not in UNREADABLE.get(case.id, {}):
                 wrong.append((case.id, name, value, case.read.get(name)))
     assert not wrong
-    assert matched >= 319
+    assert matched >= 320
 
 
 def test_engines_are_told_from_the_lines_alone(report: CheckReport) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from archonctl.engines.sighting import Book, Find
-from archonctl.memory.interval import Interval
+from archonctl.memory.interval import GIB, Interval
 
 DEFAULT_BLOCK = {"gpu": 16, "cuda": 16, "rocm": 16, "xpu": 16, "hpu": 128}
 """Tokens a block by device in the versions that print blocks (vLLM engine/arg_utils.py, block_size); not known of
@@ -39,6 +39,11 @@ class VllmBook(Book):
         size = asked.value.best if asked is not None else default
         if "kv_tokens" not in found and blocks is not None and size:
             found["kv_tokens"] = Find(Interval.exact(blocks.value.best * size, "log"), blocks.line_no, blocks.text)
+        needed, asked_len = found.get("needed_gib"), found.get("max_model_len")
+        if needed is not None and asked_len is not None and needed.value.best > 0:
+            each = GIB / asked_len.value.best
+            ends = (needed.value.low * each, needed.value.best * each, needed.value.high * each)
+            found["needed_token_bytes"] = Find(Interval(*ends, "log"), needed.line_no, needed.text)
         concurrency, length = found.get("max_concurrency"), found.get("max_model_len")
         if concurrency is not None and length is not None:
             many, one = concurrency.value, length.value.best
