@@ -28,7 +28,7 @@ def contract_findings(declared: Declared) -> list[Finding]:
     endpoint = loaded.endpoint
     try:
         with loaded.placing():
-            host, model = load_host(loaded), load_model(endpoint)
+            host, model = load_host(loaded), load_model(endpoint, network=False)
             forecast = adapter(endpoint.engine.kind).forecast(endpoint, host, model)
     except ModelError as err:
         message = f"the contract was not judged: {err.message} ({err.where})"

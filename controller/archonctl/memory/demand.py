@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from archonctl.findings import Finding
@@ -19,7 +19,7 @@ HEADROOM = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Bytes wanted by one class of memory in one scope. ``card`` is the device index; None for the host.
+    """Bytes wanted by one class of memory in one scope. ``card`` is the device index; None: each card, or the host.
 
     ``resident`` bytes are loaded already, so they are missing from what is free now. ``pinned`` bytes are locked in
     RAM and count against RLIMIT_MEMLOCK too.
@@ -71,7 +71,7 @@ class Fit:
 
     @property
     def finding(self) -> Finding | None:
-        """The refusal ``memory-short``, the warning ``memory-unknown``, or None where it fits (or nothing is wanted)."""
+        """The refusal ``memory-short``, the warning ``memory-unknown``; None where it fits or nothing is wanted."""
         if self.verdict == "fits" or not self.want_bytes:
             return None
         where = f"{self.scope} memory" if self.card is None else f"memory of card {self.card}"
@@ -99,7 +99,7 @@ def fit(
     """
     if not 0 <= headroom < 1:
         raise ValueError(f"headroom must be in [0, 1), got {headroom}")
-    mine = [d for d in demands if d.scope == scope and card in (None, d.card)]
+    mine = [d for d in demands if d.scope == scope and (card is None or d.card in (None, card))]
     if wrong := next((d for d in mine if d.bytes < 0), None):
         raise ValueError(f"a demand of {wrong.bytes} bytes ({wrong.cls}) is no demand")
     counted = [d for d in mine if d.bytes and not (d.resident and capacity.free_known)]
@@ -126,23 +126,11 @@ def fit_scopes(
     headroom: float = HEADROOM,
     device_headroom: float = HEADROOM,
 ) -> tuple[Fit, ...]:
-    """The host's fit, then one for every card: those that are there, and those that only a demand names (unknown).
-
-    A demand on "device" without a card is shared by all of them alike (tensor parallel): each gets its share, rounded up.
-    """
-    spread = tuple(_spread(demands, tuple(cards)))
-    named = sorted({*cards, *(d.card for d in spread if d.scope == "device" and d.card is not None)})
-    devices = [fit(spread, "device", cards.get(index, Capacity()), device_headroom, index) for index in named]
-    return (fit(spread, "host", host, headroom), *devices)
-
-
-def _spread(demands: Iterable[Demand], cards: tuple[int, ...]) -> Iterable[Demand]:
-    for demand in demands:
-        if demand.scope != "device" or demand.card is not None:
-            yield demand
-            continue
-        for index in cards or (0,):
-            yield replace(demand, bytes=-(-demand.bytes // max(1, len(cards))), card=index)
+    """The host's fit, then one for every card: those that are there, and those that only a demand names (unknown)."""
+    asked = tuple(demands)
+    named = sorted({*cards, *(d.card for d in asked if d.scope == "device" and d.card is not None)})
+    devices = [fit(asked, "device", cards.get(index, Capacity()), device_headroom, index) for index in named]
+    return (fit(asked, "host", host, headroom), *devices)
 
 
 def _unlockable(demands: Iterable[Demand], lockable_bytes: int | None) -> list[Demand]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from archonctl.model.geometry import Geometry, ModelFacts, Recurrent
+from archonctl.model.geometry import Geometry, ModelFacts, Quantization, Recurrent
 
 SCHEMA = "archonctl.inspect/1"
 
@@ -30,6 +30,7 @@ def facts_json(facts: ModelFacts) -> dict[str, Any]:
         ],
         "geometry": _geometry(facts.geometry) if facts.geometry else None,
         "geometry_reason": facts.geometry_reason or None,
+        "quantization": _quantization(facts.quantization) if facts.quantization else None,
         "metadata": None
         if facts.metadata is None
         else {name: _finite(value) for name, value in facts.metadata.items()},
@@ -52,7 +53,18 @@ def _geometry(geometry: Geometry) -> dict[str, Any]:
         "recurrent": _recurrent(geometry.recurrent) if geometry.recurrent else None,
         "nextn_layers": geometry.nextn_layers,
         "indexer_dim": geometry.indexer_dim,
+        "latent_dim": geometry.latent_dim,
+        "rope_dim": geometry.rope_dim,
         "element_bytes": geometry.element_bytes or None,
+    }
+
+
+def _quantization(quantization: Quantization) -> dict[str, Any]:
+    return {
+        "method": quantization.method,
+        "bits": quantization.bits,
+        "group_size": quantization.group_size,
+        "kv_cache": quantization.kv_cache or None,
     }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from archonctl.errors import ModelError
 from archonctl.model.geometry import AttentionKind, Geometry, Layer, Recurrent, RecurrentKind
@@ -30,9 +31,20 @@ _LAYER_TYPES: dict[str, AttentionKind] = {
     "mamba": "recurrent",
     "mamba2": "recurrent",
     "conv": "recurrent",
+    "indexed_attention": "full",
+    "mlp": "none",
+    "moe": "none",
 }
 _HYBRID_LETTERS: dict[str, AttentionKind] = {"M": "recurrent", "*": "full", "-": "none", "E": "none"}
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+_CONTEXT = ("max_position_embeddings", "max_sequence_length", "seq_length", "model_max_length")
+_EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
+_EXPERTS_USED = (
+    *("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "top_k_experts"),
+    *("moe_topk", "moe_k", "num_selected_experts"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,10 @@ class HfLaw:
     attention: str
     source: str
     local: str = ""
+    every: int = 0
+    shares: bool = False
+    global_dims: bool = False
+    shared_experts: int = 0
     state: RecurrentKind = ""
     pure: bool = False
 
@@ -50,9 +66,13 @@ class HfLaw:
 @cache
 def hf_laws() -> Mapping[str, HfLaw]:
     """Law by ``model_type``."""
-    table = tomllib.loads(files("archonctl.model").joinpath("hf_architectures.toml").read_text("utf-8"))
-    rows = [HfLaw(**{**row, "model_types": tuple(row["model_types"])}) for row in table["law"]]
+    rows = [HfLaw(**{**row, "model_types": tuple(row["model_types"])}) for row in _table()["law"]]
     return {name: row for row in rows for name in row.model_types}
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(files("archonctl.model").joinpath("hf_architectures.toml").read_text("utf-8"))
 
 
 def hf_geometry(config: Mapping[str, object], *, where: str = "config.json") -> Geometry:
@@ -61,7 +81,7 @@ def hf_geometry(config: Mapping[str, object], *, where: str = "config.json") -> 
     Raises ModelError ``model-architecture-unknown`` without a law, ``model-geometry-invalid`` for figures that are
     missing or make no cache.
     """
-    keys = HfKeys(text_config(config), where)
+    keys = HfKeys.of(text_config(config), where)
     law = hf_laws().get(keys.model_type)
     if law is None:
         raise ModelError(
@@ -70,8 +90,7 @@ def hf_geometry(config: Mapping[str, object], *, where: str = "config.json") -> 
             where=where,
             hint="its cache cannot be planned: start it once and read its boot log",
         )
-    count = keys.whole("num_hidden_layers", "n_layer", "n_layers", "num_layers", limit=MAX_LAYERS)
-    kinds = _kinds(keys, law, count)
+    kinds = _kinds(keys, law, _count(keys))
     recurrent: Recurrent | None = recurrent_state(keys, law.state) if "recurrent" in kinds else None
     layers = tuple(_layer(keys, law, i, kind) for i, kind in enumerate(kinds))
     dtype = (
@@ -84,10 +103,10 @@ def hf_geometry(config: Mapping[str, object], *, where: str = "config.json") -> 
         hidden=keys.whole("hidden_size", "d_model", "n_embd"),
         heads=keys.maybe("num_attention_heads", "n_head"),
         vocab=keys.maybe("vocab_size"),
-        trained_context=keys.maybe("max_position_embeddings", "max_sequence_length", "seq_length"),
-        experts=keys.maybe("n_routed_experts", "num_local_experts", "num_experts"),
-        experts_used=keys.maybe("num_experts_per_tok"),
-        experts_shared=keys.maybe("n_shared_experts"),
+        trained_context=keys.maybe(*_CONTEXT),
+        experts=(experts := keys.most(*_EXPERTS)),
+        experts_used=keys.most(*_EXPERTS_USED),
+        experts_shared=_shared_experts(keys, law) if experts else 0,
         recurrent=recurrent,
         element_bytes=_BYTES.get(dtype.removeprefix("torch."), 0),
         indexer_dim=keys.maybe("index_head_dim") if law.attention == "mla" else 0,
@@ -110,6 +129,13 @@ class HfKeys:
 
     config: Mapping[str, object]
     where: str
+
+    @classmethod
+    def of(cls, config: Mapping[str, object], where: str) -> HfKeys:
+        """The keys of a config, and of its class where that is known to fill gaps."""
+        defaults = _table()["defaults"].get(str(config.get("model_type")), {})
+        given = {key: value for key, value in config.items() if value is not None or key not in defaults}
+        return cls({**defaults, **given}, where)
 
     @property
     def model_type(self) -> str:
@@ -138,6 +164,16 @@ class HfKeys:
             raise self.invalid(f"{names[0]} is missing or 0")
         return value
 
+    def most(self, *names: str) -> int:
+        """As ``maybe``; of a list with one number a layer the largest."""
+        for name in names:
+            value = self.config.get(name)
+            if isinstance(value, list) and value:
+                return max(HfKeys({name: each}, self.where).maybe(name) for each in value[:MAX_LAYERS])
+            if value is not None:
+                return self.maybe(name)
+        return 0
+
     def word(self, name: str) -> str:
         """A string, or "" where it is absent or something else."""
         value = self.config.get(name)
@@ -155,7 +191,27 @@ class HfKeys:
         return HfKeys({"model_type": self.model_type, **inner}, self.where)
 
 
+def _count(keys: HfKeys) -> int:
+    """Layers: as counted, else as many as are listed."""
+    listed = keys.items("layers_block_type") or keys.word("hybrid_override_pattern")
+    if listed and not keys.maybe("num_hidden_layers"):
+        return min(len(listed), MAX_LAYERS)
+    return keys.whole("num_hidden_layers", "n_layer", "n_layers", "num_layers", limit=MAX_LAYERS)
+
+
+def _shared_experts(keys: HfKeys, law: HfLaw) -> int:
+    counted = keys.most("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
+    sized = keys.maybe("shared_expert_intermediate_size", "shared_intermediate_size")
+    return counted or law.shared_experts or int(bool(sized))
+
+
 def _kinds(keys: HfKeys, law: HfLaw, count: int) -> tuple[AttentionKind, ...]:
+    kinds = _own_kinds(keys, law, count)
+    shared = keys.maybe("num_kv_shared_layers", limit=count - 1) if law.shares else 0
+    return (*kinds[: count - shared], *_all("none", shared))
+
+
+def _own_kinds(keys: HfKeys, law: HfLaw, count: int) -> tuple[AttentionKind, ...]:
     if law.pure:
         return _all("recurrent", count)
     listed = keys.items("layer_types") or keys.items("layers_block_type")
@@ -167,8 +223,8 @@ def _kinds(keys: HfKeys, law: HfLaw, count: int) -> tuple[AttentionKind, ...]:
     if law.state:
         return _hybrid(keys, count)
     window = keys.maybe("sliding_window") if law.local not in ("", "chunked") else keys.maybe("attention_chunk_size")
-    if not law.local or not window:
-        return _all("full", count)
+    if not law.local or not window or window >= (keys.maybe(*_CONTEXT) or MAX_FIGURE):
+        return _all("full", count)  # a window that no sequence outgrows is none
     return tuple(_local_kind(keys, law, i) for i in range(count))
 
 
@@ -188,7 +244,7 @@ def _local_kind(keys: HfKeys, law: HfLaw, index: int) -> AttentionKind:
     letters = keys.word("sliding_window_pattern")
     if letters:
         return "full" if letters[index % len(letters)].upper() == "G" else "sliding"
-    every = keys.maybe("sliding_window_pattern", "_sliding_window_pattern") or (6 if "gemma" in keys.model_type else 4)
+    every = keys.maybe("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers") or law.every
     return "full" if (index + 1) % every == 0 else "sliding"
 
 
@@ -205,6 +261,8 @@ def _hybrid(keys: HfKeys, count: int) -> tuple[AttentionKind, ...]:
         attending = {i for i in range(count) if i % every == keys.maybe("attn_layer_offset")}
     elif (listed := keys.items("attn_layer_indices")) is not None:
         attending = {i for i in listed if isinstance(i, int)}
+    elif (listed := keys.items("attn_type_list")) is not None:
+        attending = {i for i, kind in enumerate(listed) if kind == 1}
     elif (listed := keys.part("linear_attn_config").items("full_attn_layers")) is not None:
         attending = {i - 1 for i in listed if isinstance(i, int)}  # counted from 1 there
     elif (listed := keys.items("full_attn_idxs")) is not None:
@@ -224,6 +282,10 @@ def _layer(keys: HfKeys, law: HfLaw, index: int, kind: AttentionKind) -> Layer:
     heads = keys.maybe("num_attention_heads", "n_head")
     kv_heads = keys.maybe("num_key_value_heads", "multi_query_group_num", "num_kv_heads") or heads
     dim = keys.maybe("head_dim", "attention_head_dim") or (keys.whole("hidden_size", "n_embd") // heads if heads else 0)
+    if law.global_dims and kind == "full":
+        dim = keys.maybe("global_head_dim") or dim
+        own = keys.maybe("num_global_key_value_heads") if keys.config.get("attention_k_eq_v") is True else 0
+        kv_heads = own or kv_heads
     if not kv_heads or not dim:
         raise keys.invalid("num_key_value_heads and head_dim are not both known")
     window = {"sliding": "sliding_window", "chunked": "attention_chunk_size"}.get(kind)

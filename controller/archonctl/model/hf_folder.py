@@ -13,9 +13,10 @@ from pathlib import Path
 
 from archonctl.errors import ModelError
 from archonctl.model.files import Files, LocalFiles
-from archonctl.model.geometry import Geometry, ModelFacts, TensorBytes, TensorClass
+from archonctl.model.geometry import Geometry, ModelFacts, Quantization, TensorBytes, TensorClass
 from archonctl.model.gguf_cursor import hostile, shown
 from archonctl.model.hf_config import hf_geometry, text_config
+from archonctl.model.hf_quant import MODELOPT, quantization_of, stored_as
 from archonctl.model.safetensors import SafetensorsHeader, hf_tensor_class, parse_object, safetensors_header
 
 CONFIG = "config.json"
@@ -44,7 +45,8 @@ def read_hf_files(folder: Files, names: Sequence[str]) -> ModelFacts:
     geometry, reason = _geometry(config, folder)
     index = _index(folder) if INDEX in names else None
     headers = _headers(folder, names, index)
-    parts = _tensor_bytes(folder, headers)
+    quantization = _quantization(config, folder, names)
+    parts = _tensor_bytes(folder, headers, quantization)
     if headers and not parts:
         message = f"its {len(headers)} safetensors files list no tensor"
         raise ModelError("model-no-weights", message, where=folder.where, hint="fetch the model itself")
@@ -58,6 +60,7 @@ def read_hf_files(folder: Files, names: Sequence[str]) -> ModelFacts:
         tensors=sum(part.tensors for part in parts),
         metadata=None if config is None else _scalars(config),
         parts=max(1, len(headers)),
+        quantization=quantization,
         geometry_reason=reason,
     )
 
@@ -88,6 +91,12 @@ def _geometry(config: Mapping[str, object] | None, folder: Files) -> tuple[Geome
         if err.code != "model-architecture-unknown":
             raise
         return None, err.message
+
+
+def _quantization(config: Mapping[str, object] | None, folder: Files, names: Sequence[str]) -> Quantization | None:
+    modelopt = _read_json(folder, MODELOPT, MAX_CONFIG_BYTES)[0] if MODELOPT in names else None
+    said = {} if config is None else {**text_config(config), **config}  # the outer one speaks for all of them
+    return quantization_of(said, modelopt)
 
 
 def _scalars(config: Mapping[str, object]) -> dict[str, int | float | str | bool]:
@@ -178,7 +187,9 @@ def _agree(path: str, index: Mapping[str, str], headers: Mapping[str, Safetensor
         )
 
 
-def _tensor_bytes(folder: Files, headers: Sequence[SafetensorsHeader]) -> tuple[TensorBytes, ...]:
+def _tensor_bytes(
+    folder: Files, headers: Sequence[SafetensorsHeader], quantization: Quantization | None
+) -> tuple[TensorBytes, ...]:
     sums: dict[tuple[TensorClass, str], list[int]] = defaultdict(lambda: [0, 0])
     seen: set[str] = set()
     for header in headers:
@@ -188,7 +199,7 @@ def _tensor_bytes(folder: Files, headers: Sequence[SafetensorsHeader]) -> tuple[
                 hint = "keep the files of one checkpoint in the folder, or its index"
                 raise ModelError("model-split-invalid", message, where=folder.where, hint=hint)
             seen.add(tensor.name)
-            row = sums[hf_tensor_class(tensor.name), tensor.dtype]
+            row = sums[hf_tensor_class(tensor.name), stored_as(tensor.name, tensor.dtype, quantization)]
             row[0] += tensor.end - tensor.begin
             row[1] += 1
     return tuple(TensorBytes(cls, dtype, size, count) for (cls, dtype), (size, count) in sorted(sums.items()))

@@ -30,10 +30,15 @@ def recurrent_state(keys: HfKeys, kind: RecurrentKind) -> Recurrent:
         )
     if kind == "kda":
         part = keys.part("linear_attn_config")
-        heads, dim = part.whole("num_heads"), part.whole("head_dim")
-        conv = part.maybe("short_conv_kernel_size") or 4
+        heads = part.maybe("num_heads") or keys.whole("linear_num_heads")
+        dim = part.maybe("head_dim") if part.maybe("num_heads") else keys.whole("linear_head_dim")
+        conv = part.maybe("short_conv_kernel_size") or keys.maybe("linear_conv_kernel_dim") or 4
         inner = heads * dim
         return Recurrent((conv - 1) * 3 * inner, inner * dim, conv, dim, inner, heads, heads, kind, ssm)
+    if kind == "lightning":  # linear_attention_state_shape: one square a head, and no convolution
+        heads = keys.whole("num_attention_heads")
+        dim = keys.maybe("head_dim") or keys.whole("hidden_size") // heads
+        return Recurrent(0, heads * dim * dim, 0, dim, heads * dim, 0, heads, kind, ssm)
     if kind == "short_conv":
         conv, width = keys.maybe("conv_L_cache") or 3, keys.maybe("conv_dim", "block_dim") or keys.whole("hidden_size")
         return Recurrent((conv - 1) * width, 0, conv, 0, width, 0, 0, kind, ssm)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from archonctl.deployment.load import LoadedEndpoint
+from archonctl.deployment.remote import refuse_remote
 from archonctl.deployment.schema import Contract, Endpoint
 from archonctl.engines import adapter
 from archonctl.engines.base import Forecast
@@ -66,17 +67,30 @@ def _origin(term: Term, place: str) -> str:
     return f"{term.origin} ({place})" if term.origin and place else place or term.origin or term.key
 
 
-def load_model(endpoint: Endpoint) -> ModelFacts | None:
-    """The facts of the artefact: from its manifest if one is declared, else from the file where the law needs it."""
+def load_model(endpoint: Endpoint, *, network: bool = True) -> ModelFacts | None:
+    """The facts of the artefact: from its manifest if one is declared, else from the file where the law needs it.
+
+    Without ``network`` a model that is not on this machine raises ModelError ``model-remote-only``.
+    """
     if endpoint.model.manifest:
         from archonctl.model.manifest import read_manifest
 
         return read_manifest(endpoint.model.manifest)
     if adapter(endpoint.engine.kind).needs_model_header:
+        if not network:
+            refuse_remote(endpoint.model.path, "nothing is asked of the network here")
         from archonctl.model.inspect import inspect_model
 
-        return inspect_model(endpoint.model.path)
+        facts, projector = inspect_model(endpoint.model.path), _projector(endpoint)
+        return replace(facts, projector_bytes=inspect_model(projector).weight_bytes) if projector else facts
     return None
+
+
+def _projector(endpoint: Endpoint) -> str:
+    """The file of a multimodal projector of llama-server; "" where none is declared."""
+    if endpoint.engine.kind != "llamacpp":
+        return ""
+    return next((str(value) for key, value in endpoint.engine.knobs.items() if key in ("mmproj", "mm")), "")
 
 
 def judge(contract: Contract, forecast: Forecast, fits: tuple[Fit, ...]) -> tuple[PlanVerdict, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from archonctl import __version__
 from archonctl.deployment.load import LoadedEndpoint
+from archonctl.deployment.remote import refuse_remote
 from archonctl.deployment.schema import Endpoint
 from archonctl.deployment.secrets import has_url_password, is_secret_flag, is_secret_variable
 from archonctl.engines import adapter
@@ -68,13 +69,15 @@ def render_release(
     folder where the files will lie when the unit starts (default: where the template unit looks); ``own_manager`` says
     that it is a user's own unit. Raises
     DeclarationError ``endpoint-name``, ``release-inline-secret``, ``env-value-unrepresentable``,
-    ``argument-unrepresentable``, ``release-path-unsupported`` or ``declaration-bad-value``.
+    ``argument-unrepresentable``, ``release-path-unsupported`` or ``declaration-bad-value``, and ModelError
+    ``model-remote-only``.
     """
     name, endpoint = loaded.name, loaded.endpoint
     if not _NAME.fullmatch(name):
         message = f"the endpoint's name {name[:60]!a} cannot name a unit"
         hint = "rename the declaration: letters, digits, dot, dash and underscore, at most 100"
         raise DeclarationError("endpoint-name", message, where=str(loaded.path), hint=hint)
+    refuse_remote(endpoint.model.path, "an engine is started with a model of this machine")
     _refuse_secrets(loaded, command)
     place = home or INSTALLED / name / "releases" / "current"
     start_s = load_timeout_s(_model_bytes(loaded), endpoint.service.load_timeout_s)

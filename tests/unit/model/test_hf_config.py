@@ -122,7 +122,7 @@ def test_mamba_kda_and_jamba_hybrids() -> None:
     assert (state.conv_elements, state.ssm_elements, state.ssm_element_bytes) == (3 * 10240, 128 * 64 * 128, 4)
 
 
-@pytest.mark.parametrize("kind", ["", "deepseek_v4", "rwkv7", "gemma4", "a" * 5000])
+@pytest.mark.parametrize("kind", ["", "deepseek_v4", "rwkv7", "falcon_h1", "a" * 5000])
 def test_an_architecture_without_a_law_is_refused(kind: str) -> None:
     with pytest.raises(ModelError, match="model-architecture-unknown"):
         hf_geometry(LLAMA | {"model_type": kind})

@@ -85,7 +85,7 @@ def test_quantised_weights_are_counted_as_they_lie(tmp_path: Path) -> None:
         )
     )
     assert {(part.cls, part.dtype): part.bytes for part in facts.tensor_bytes} == {
-        ("dense_ffn", "I32"): 4096 * 1792 * 4,
+        ("dense_ffn", "INT4"): 4096 * 1792 * 4,
         ("dense_ffn", "F16"): 32 * 14336 * 2,
     }
     assert facts.metadata is not None
