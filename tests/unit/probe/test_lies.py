@@ -486,7 +486,7 @@ def test_a_deadline_too_short_to_tell_is_no_evidence() -> None:
 
 
 def test_a_deadline_that_is_long_enough_tells_a_hang() -> None:
-    verdict = timed(Engine(never_above=150, prefill_s=0), deadline=1.0)
+    verdict = timed(Engine(never_above=150, prefill_s=0), deadline=5.0)
     assert (verdict.word, leg(verdict, "capacity").code) == ("broken", "never-admitted"), told(verdict)
 
 
