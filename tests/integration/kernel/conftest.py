@@ -32,6 +32,7 @@ def facts(debian_kernel: Path, repository: Path, tmp_path_factory: pytest.TempPa
     """Output and ``exit=N`` of every look at the kernel in ``guest.sh``."""
     out = tmp_path_factory.mktemp("vm") / "out"
     guest = Path(__file__).with_name("guest.sh").read_text(encoding="utf-8")
-    status = run_guest(debian_kernel, out, f"PREFLIGHT={repository}/scripts/ttm-preflight.sh\n{guest}")
+    places = f"PREFLIGHT={repository}/scripts/ttm-preflight.sh\nUNIT={repository}/units/archon@.service\n"
+    status = run_guest(debian_kernel, out, f"{places}{guest}")
     assert status == 0, (out / "said").read_text(encoding="utf-8", errors="replace")[-3000:]
     return {path.name: path.read_text(encoding="utf-8") for path in (out / "facts").iterdir()}

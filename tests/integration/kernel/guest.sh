@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Runs within the virtual machine, as root. Each look at the kernel is a file in /mnt/out/facts.
 # shellcheck disable=SC2016 # what units and other shells expand
-# PREFLIGHT is set by the line that the test puts before this text.
+# PREFLIGHT and UNIT are set by the lines that the test puts before this text.
 knob=/sys/module/ttm/parameters/pages_limit
 place=/var/lib/archon-kernel-test
 facts=/mnt/out/facts
@@ -111,3 +111,27 @@ fact unit unit endpoint User=nobody LimitMEMLOCK=1M \
   'ExecStartPre=/bin/bash -c "echo memlock of the account: $(ulimit -l)"' \
   "ExecStart=/bin/sh -c 'read -r word invocation </run/archon/vm.preflight; test \"\$word \$invocation\" = \"ok \$INVOCATION_ID\"'"
 fact unit-raised show
+
+# the unit's own policy against a real out-of-memory kill, the real limit of locked memory, and a step of the clock
+{
+  echo '[Unit]'
+  grep '^StartLimit' "$UNIT"
+  echo '[Service]'
+  grep -E '^(Restart|Limit|KillMode|TimeoutStartFailureMode)' "$UNIT" | sed 's/^RestartSec=.*/RestartSec=10ms/'
+  printf '%s\n' User=nobody MemoryMax=32M MemorySwapMax=0 StandardOutput=append:/run/oom-said
+  echo "ExecStart=/bin/sh -c 'grep \"Max locked\" /proc/self/limits; exec tail /dev/zero'"
+} >/run/systemd/system/oom.service
+systemctl daemon-reload
+systemctl start oom
+for _ in $(seq 300); do
+  [[ $(systemctl show -p ActiveState --value oom) != failed ]] || break
+  sleep 0.2
+done
+fact oom systemctl show oom -p ActiveState -p Result -p NRestarts
+fact oom-said cat /run/oom-said
+date -s '+400 days' >/dev/null
+sleep 1
+date -s '-800 days' >/dev/null
+sleep 1
+fact oom-after-clock-steps systemctl show oom -p ActiveState -p Result -p NRestarts
+fact oom-said-after wc -l /run/oom-said

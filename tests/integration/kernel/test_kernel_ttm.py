@@ -132,3 +132,20 @@ def test_a_root_command_of_a_unit_does_not_get_the_units_memlock(facts: Facts) -
     """Why memlock is judged by ``--inside``, which has no ``+``."""
     assert "memlock of the account: 1024\n" in facts["endpoint.said"]
     assert "memlock of root: 1024\n" not in facts["endpoint.said"]
+
+
+def test_an_engine_that_the_kernel_kills_for_memory_is_tried_five_times_and_no_clock_step_tries_it_again(
+    facts: Facts,
+) -> None:
+    wanted = {"ActiveState=failed", "Result=oom-kill", "NRestarts=5", "exit=0"}
+    assert set(facts["oom"].split()) == wanted
+    assert set(facts["oom-after-clock-steps"].split()) == wanted
+    assert facts["oom-said"].count("Max locked memory") == 5 == number_of_lines(facts["oom-said-after"])
+
+
+def test_the_units_limit_of_locked_memory_is_real_for_an_ordinary_account(facts: Facts) -> None:
+    assert all("unlimited" in line for line in facts["oom-said"].splitlines() if line.startswith("Max locked"))
+
+
+def number_of_lines(fact: str) -> int:
+    return int(fact.partition(" ")[0])
