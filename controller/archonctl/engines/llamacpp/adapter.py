@@ -13,6 +13,8 @@ from archonctl.engines.llamacpp.assess import Assessment, assess
 from archonctl.engines.llamacpp.kv import BUILD, VERIFIED_ARCHITECTURES, allocate
 from archonctl.engines.llamacpp.levers import levers as find_levers
 from archonctl.engines.llamacpp.settings import contract_context
+from archonctl.engines.llamacpp.spread import Part
+from archonctl.engines.llamacpp.spread import notes as spread_notes
 from archonctl.engines.llamacpp.terms import explain
 from archonctl.engines.oracle import Oracle
 from archonctl.host.profile import Card, Host
@@ -62,7 +64,7 @@ class LlamaCppAdapter:
             kv_tokens=Interval.exact(shape.n_ctx) if shape else None,
             seqs_limit=now.settings.kv.n_seq_max,
             seq_len_limit=shape.n_ctx_slot if shape else None,
-            cards=tuple(map(_unsplit, host.cards)) if now.on_cards else (_ram(now, host, model),),
+            cards=_cards(now, host) if now.on_cards else (_ram(now, host, model),),
             demands=now.demands,
             levers=find_levers(now, host, model) if detail else (),
             notes=tuple(_notes(now, host, model)),
@@ -142,6 +144,18 @@ def _needed_mib(now: Assessment, model: ModelFacts | None) -> float | None:
     return allocate(model.geometry, wanted).bytes / MIB
 
 
+def _cards(now: Assessment, host: Host) -> tuple[CardShare, ...]:
+    """Each card with its part; one that is not used, or of whose part nothing is known, claims nothing."""
+    parts = {part.card.index: part for part in now.spread.cards if part.card} if now.spread else {}
+    return tuple(_split(card, parts[card.index]) if card.index in parts else _unsplit(card) for card in host.cards)
+
+
+def _split(card: Card, part: Part) -> CardShare:
+    compute = part.compute.best / MIB if part.compute else None
+    weights, cells = part.share.weights / MIB, part.share.kv / MIB
+    return CardShare(card.index, card.name, card.total_mib, card.free_mib, weights, cells, None, None, compute)
+
+
 def _unsplit(card: Card) -> CardShare:
     """A card whose share is not modelled: nothing is claimed about it."""
     return CardShare(card.index, card.name, card.total_mib, card.free_mib, None, None, None, None)
@@ -175,6 +189,8 @@ def _notes(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[st
         )
     if settings.kv.stretched_context:
         yield f"YaRN stretches the context to {settings.kv.stretched_context:,} tokens (trained: {now.trained:,})"
+    if now.spread:
+        yield from spread_notes(now.spread)
     if settings.offload and not host.cards:
         yield "gpu-layers is set, but this host has no card: everything stays in RAM"
 
@@ -197,8 +213,16 @@ def _not_modelled(now: Assessment, model: ModelFacts | None) -> Iterator[str]:
         yield f"KV bytes and the trained context: {model.geometry_reason or 'the header names no geometry'}"
     elif now.compute is None:
         yield "the compute buffer: no law for this architecture's widths"
-    if now.on_cards:
-        yield "which card holds which weights and cells (llama-server splits them by layer); tokens stay exact"
+    if now.on_cards and now.spread is None:
+        why = f": {now.offload.unclear}" if now.offload.unclear else ""
+        yield f"which card holds which weights and cells{why}; tokens stay exact"
+    if now.spread:
+        yield "the driver's own memory on each card (context, kernels) and what a backend keeps for itself"
+        yield "the split was compared with llama.cpp's planner over RPC devices, not on a card"
+    if model is not None and model.projector_bytes:
+        yield "the projector's compute buffer: it goes by the size of the images"
+    elif now.endpoint.engine.knobs.keys() & {"mmproj", "mm", "mmproj-url", "mmu"}:
+        yield "the multimodal projector: it was not read"
     if now.settings.cache_ram_mib < 0:
         yield "the prompt cache: cache-ram = -1 lets it grow without limit"
     if now.settings.extras:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Problem
 from archonctl.engines.llamacpp import memory
+from archonctl.engines.llamacpp import spread as spreading
 from archonctl.engines.llamacpp.kv import (
     VERIFIED_ARCHITECTURES,
     ContextShape,
@@ -18,8 +19,10 @@ from archonctl.engines.llamacpp.kv import (
     allocate,
     context_shape,
 )
+from archonctl.engines.llamacpp.offload import Offload, offload_of
 from archonctl.engines.llamacpp.refusals import refusals
 from archonctl.engines.llamacpp.settings import Settings, settings_of, stretched, trained_context
+from archonctl.engines.llamacpp.spread import Spread
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand, Fit, fit
@@ -42,6 +45,9 @@ class Assessment:
     compute: Interval | None
     checkpoint_bytes: int
     on_cards: bool
+    offload: Offload
+    spread: Spread | None
+    """What lies on which card; None where nothing does, or where only the engine knows."""
     problems: tuple[Problem, ...]
     demands: tuple[Demand, ...]
     fit: Fit
@@ -70,13 +76,21 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     kv = allocate(geometry, settings.kv) if geometry and known else None
     compute = _compute(model, geometry, settings.kv, kv)
     checkpoint = memory.checkpoint_bytes(geometry, settings.kv, kv) if geometry and kv else 0
-    on_cards = bool(host.cards) and settings.offload is not False
-    demands = _demands(model, settings, kv, compute, checkpoint, on_cards)
-    problems = (*refusals(geometry, settings.kv), *_over_trained(endpoint, settings.kv, trained))
+    offload = offload_of(endpoint, host)
+    on_cards = bool(offload.devices) and settings.offload is not False and offload.gpu_layers != 0
+    placed = spreading.spread(model, geometry, settings.kv, kv, offload) if on_cards else None
+    demands = _demands(model, settings, kv, compute, on_cards, placed)
+    demands += _projector(model, settings, offload) + memory.ram_cache_demands(settings, checkpoint)
+    problems = (
+        *refusals(geometry, settings.kv),
+        *_over_trained(endpoint, settings.kv, trained),
+        *(spreading.problems(placed) if placed else ()),
+    )
     ram = fit(demands, "host", host_capacity(host))
     return Assessment(
-        endpoint, settings, trained, shape, kv, compute, checkpoint, on_cards, problems, tuple(demands), ram
-    )
+        endpoint, settings, trained, shape, kv, compute, checkpoint, on_cards, offload, placed, problems,
+        tuple(demands), ram,
+    )  # fmt: skip
 
 
 def _geometry(model: ModelFacts | None, trained: int) -> Geometry | None:
@@ -99,15 +113,27 @@ def _demands(
     settings: Settings,
     kv: KvAllocation | None,
     compute: Interval | None,
-    checkpoint: int,
     on_cards: bool,
+    placed: Spread | None,
 ) -> list[Demand]:
+    if placed is not None:
+        return list(spreading.demands(placed, memory.cache_dtype(settings.kv)))
     found = [memory.weights(model)] if model else []
     found += memory.cache_demands(settings, kv) if kv else []
     found += [memory.compute_demand(compute)] if compute else []
     if on_cards:
         found = [replace(demand, scope="device", detail=f"{demand.detail}, split unknown") for demand in found]
-    return found + memory.ram_cache_demands(settings, checkpoint)
+    return found
+
+
+def _projector(model: ModelFacts | None, settings: Settings, offload: Offload) -> list[Demand]:
+    """Weights of a multimodal projector: on the first card, unless it is kept off (tools/mtmd/clip.cpp)."""
+    if model is None or not model.projector_bytes:
+        return []
+    size, what = model.projector_bytes, "multimodal projector (mmproj)"
+    if offload.devices and settings.projector_offload:
+        return [Demand("weights", "device", "", size, what, "header", offload.devices[0].index)]
+    return [Demand("weights", "host", "", size, what, "header")]
 
 
 def _over_trained(endpoint: Endpoint, settings: KvSettings, trained: int) -> list[Problem]:

@@ -178,12 +178,14 @@ def weights(model: ModelFacts) -> Demand:
     return Demand("weights", "host", largest or "unknown", size, detail, "header")
 
 
+def cache_dtype(kv: KvSettings) -> str:
+    """The dtype of K and V, or both."""
+    return kv.type_k if kv.type_k == kv.type_v else f"{kv.type_k}/{kv.type_v}"
+
+
 def cache_demands(settings: Settings, kv: KvAllocation) -> list[Demand]:
     """One demand for each cache that is allocated at boot, exact."""
-    kv_settings = settings.kv
-    dtype = (
-        kv_settings.type_k if kv_settings.type_k == kv_settings.type_v else f"{kv_settings.type_k}/{kv_settings.type_v}"
-    )
+    dtype = cache_dtype(settings.kv)
     found = [
         Demand(
             "kv_cache",

@@ -118,8 +118,14 @@ def _overrides(knobs: DeclaredKnobs, devices: tuple[Card, ...]) -> tuple[tuple[O
     if knobs.switch("cpu-moe", False):
         found.append((re.compile(EXPERTS), None))
     for name, rest in (("n-cpu-moe", EXPERTS), ("n-cpu-ffn", DENSE)):
-        found += [(re.compile(rf"blk\.{layer}{rest}"), None) for layer in range(knobs.number(name, 0))]
+        if count := knobs.number(name, 0):
+            found.append((first_layers(count, rest), None))
     return tuple(found), ""
+
+
+def first_layers(count: int, rest: str) -> re.Pattern[str]:
+    """The feed-forward tensors of the first layers, as one pattern (``llm_add_n_cpu_ffn_overrides``)."""
+    return re.compile(rf"blk\.({'|'.join(map(str, range(count)))}){rest}")
 
 
 def _pattern(knobs: DeclaredKnobs, text: str) -> re.Pattern[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.knobs import render
+from archonctl.engines.llamacpp import memory
 from archonctl.engines.llamacpp.assess import Assessment, assess
 from archonctl.engines.oracle import Figure, Question
 from archonctl.engines.passed_on import table
@@ -52,7 +53,7 @@ class FitParams:
         """Context exactly, weights to the MiB, compute within the stated error."""
         now = assess(endpoint, host, model)
         rows = [match.groupdict() for match in _LINE.finditer(text)]
-        return tuple(_figures(rows, now)) if rows else ()
+        return tuple(_figures(rows, now, model)) if rows else ()
 
 
 ORACLE = FitParams()
@@ -83,16 +84,27 @@ def _flags(now: Assessment) -> Iterator[str]:
     yield from ("--fit-print", "on")
 
 
-def _figures(rows: list[dict[str, str]], now: Assessment) -> Iterator[Figure]:
-    whole = {name: sum(int(row[name]) for row in rows) for name in ("model", "context", "compute")}
-    weights = sum(demand.bytes for demand in now.demands if demand.cls == "weights")
+def _figures(rows: list[dict[str, str]], now: Assessment, model: ModelFacts | None) -> Iterator[Figure]:
+    parts = now.spread.parts if now.spread else ()
+    if len(rows) == len(parts) > 1:  # the devices in use first, RAM last
+        for row, part in zip(rows, (*parts[1:], parts[0]), strict=True):
+            of = f" of {row['device']}"
+            yield from _row(row, of, part.share.kv, part.share.weights, part.compute)
+        return
+    whole = {name: str(sum(int(row[name]) for row in rows)) for name in ("model", "context", "compute")}
+    weights = memory.weights(model).bytes if model else None
     spread = len(rows) - 1  # each device's figure was rounded down by itself
-    yield Figure("context", "MiB", whole["context"], _floored(now.kv.bytes if now.kv else None, spread))
-    yield Figure("model", "MiB", whole["model"], _floored(weights or None, spread))
-    if len(rows) == 1:
-        planned = now.compute
-        ends = Interval(planned.low // MIB, planned.best / MIB, planned.high / MIB, "assumed") if planned else None
-        yield Figure("compute", "MiB", whole["compute"], ends, exact=False)
+    compute = now.compute if not spread else None
+    yield from _row(whole, "", now.kv.bytes if now.kv else None, weights if not spread else None, compute, spread)
+
+
+def _row(
+    row: dict[str, str], of: str, kv: int | None, weights: int | None, compute: Interval | None, spread: int = 0
+) -> Iterator[Figure]:
+    yield Figure(f"context{of}", "MiB", int(row["context"]), _floored(kv, spread))
+    yield Figure(f"model{of}", "MiB", int(row["model"]), _floored(weights, spread))
+    ends = Interval(compute.low // MIB, compute.best / MIB, compute.high / MIB, "assumed") if compute else None
+    yield Figure(f"compute{of}", "MiB", int(row["compute"]), ends, exact=False)
 
 
 def _floored(size: int | None, spread: int) -> Interval | None:

@@ -48,6 +48,8 @@ class Settings:
     """True if offloading to cards is asked for, False if it is ruled out, None where llama-server decides."""
     extras: tuple[str, ...]
     """Declared knobs that take memory which no law here covers."""
+    projector_offload: bool = True
+    """Whether a multimodal projector is put on a card."""
 
     def declares(self, name: str) -> bool:
         """True if the knob is written down, rather than derived from the contract."""
@@ -91,6 +93,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
         context_override=int(overridden[1]) if overridden else 0,
         offload=_offload(knobs),
         extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "none", "False")),
+        projector_offload=knobs.switch("mmproj-offload", not knobs.switch("no-mmproj-offload", False)),
     )
 
 
@@ -112,7 +115,6 @@ _UNMODELLED = (
     "spec-type",
     "spec-default",
     "spec-draft-model",
-    "mmproj",
     "lora",
     "lora-scaled",
     "control-vector",
