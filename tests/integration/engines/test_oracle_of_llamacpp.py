@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,12 @@ from typing import Any
 import pytest
 
 from archonctl.deployment.load import load_endpoint
+from archonctl.deployment.schema import Contract, Endpoint, Engine, ModelRef
+from archonctl.engines.change import changed
+from archonctl.engines.llamacpp.assess import assess
 from archonctl.engines.llamacpp.refusals import refusals
 from archonctl.engines.llamacpp.settings import settings_of
+from archonctl.host.profile import Host
 from archonctl.model.gguf import read_gguf
 from archonctl.service.oracle import consult
 
@@ -88,6 +94,35 @@ def test_the_planner_of_llama_cpp_agrees(
     assert said.findings == ()
     context = said.figures[0]
     assert context.oracle > 10 or architecture in ("deepseek2", "gpt-oss", "qwen3next", "gemma3")
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_fit_takes_the_context_that_the_plan_says(
+    tiny_gguf: Callable[..., Path], llama_fit_params: Path, architecture: str, slots: int
+) -> None:
+    """Without a stated context, and a margin that leaves room for a part of it only."""
+    model = tiny_gguf(architecture, hidden=128) if architecture == "qwen2" else tiny_gguf(architecture)
+    facts = read_gguf(model)
+    total_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+    endpoint = Endpoint(
+        contract=Contract(seqs=slots, len=4096, kv_dtype="f16"),
+        engine=Engine(kind="llamacpp", version="b11434", binary="/x", knobs={"ctx-size": 0}),
+        model=ModelRef(path=str(model)),
+    )
+    whole = assess(endpoint, Host(ram_mib=total_mib), facts)
+    assert whole.kv is not None
+    margin = total_mib - int(whole.kv.bytes // 2**20 * 0.6) - 20
+    tight = changed(endpoint, {"engine.knobs.fit-target": margin})
+    planned = assess(tight, Host(ram_mib=total_mib), facts).context
+    words = ["-m", str(model), "-np", str(slots), "-fitt", str(margin)]
+    done = subprocess.run([str(llama_fit_params), *words], capture_output=True, text=True, check=False, timeout=60)
+    assert planned is not None
+    if not done.stdout:  # not even the smallest context fits
+        assert planned.low == 4096 * slots
+        return
+    context = int(done.stdout.split()[1])
+    assert planned.low <= context <= planned.high, (planned, context)
 
 
 def test_the_command_shows_both_and_exits_as_the_plan(

@@ -61,7 +61,7 @@ class LlamaCppAdapter:
         shape = now.shape
         return Forecast(
             method=_method(now, model),
-            kv_tokens=Interval.exact(shape.n_ctx) if shape else None,
+            kv_tokens=_tokens(now),
             seqs_limit=now.settings.kv.n_seq_max,
             seq_len_limit=shape.n_ctx_slot if shape else None,
             cards=_cards(now, host) if now.on_cards else (_ram(now, host, model),),
@@ -144,6 +144,16 @@ def _needed_mib(now: Assessment, model: ModelFacts | None) -> float | None:
     return allocate(model.geometry, wanted).bytes / MIB
 
 
+def _tokens(now: Assessment) -> Interval | None:
+    """All cells of the first cache: exact, but where --fit chooses the context by an estimate of the rest."""
+    if now.shape is None:
+        return None
+    context = now.context
+    if context is None or context.is_exact:
+        return Interval.exact(now.shape.n_ctx)
+    return Interval(min(context.low, now.shape.n_ctx), now.shape.n_ctx, max(context.high, now.shape.n_ctx), "assumed")
+
+
 def _cards(now: Assessment, host: Host) -> tuple[CardShare, ...]:
     """Each card with its part; one that is not used, or of whose part nothing is known, claims nothing."""
     parts = {part.card.index: part for part in now.spread.cards if part.card} if now.spread else {}
@@ -167,6 +177,9 @@ def _notes(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[st
     if shape is None:
         return
     slots = settings.kv.n_seq_max
+    if now.context and not now.context.is_exact:
+        low, high = int(now.context.low), int(now.context.high)
+        yield f"ctx-size 0: --fit takes what memory has room for, about {shape.n_ctx:,} tokens ({low:,} to {high:,})"
     if settings.slots_auto:
         yield f"parallel = -1 becomes {slots} slots on one unified cache"
     if settings.kv.n_ctx not in (0, shape.n_ctx):

@@ -11,6 +11,7 @@ from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Problem
 from archonctl.engines.llamacpp import memory
 from archonctl.engines.llamacpp import spread as spreading
+from archonctl.engines.llamacpp.fit import fitted_context
 from archonctl.engines.llamacpp.kv import (
     VERIFIED_ARCHITECTURES,
     ContextShape,
@@ -26,7 +27,7 @@ from archonctl.engines.llamacpp.spread import Spread
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand, Fit, fit
-from archonctl.memory.interval import Interval
+from archonctl.memory.interval import MIB, Interval
 from archonctl.model.geometry import Geometry, ModelFacts
 
 
@@ -40,6 +41,8 @@ class Assessment:
     endpoint: Endpoint
     settings: Settings
     trained: int
+    context: Interval | None
+    """What --fit makes of --ctx-size 0, in tokens; None where the context is stated, or nobody knows."""
     shape: ContextShape | None
     kv: KvAllocation | None
     compute: Interval | None
@@ -71,12 +74,15 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     settings = stretched(settings_of(endpoint), model)
     trained = trained_context(settings, model)
     geometry = _geometry(model, trained)
+    offload = offload_of(endpoint, host)
+    context = _fitted(settings, host, model, geometry, offload)
+    if context is not None:
+        settings = replace(settings, kv=replace(settings.kv, n_ctx=int(context.best)))
     known = settings.kv.n_ctx > 0 or trained > 0
     shape = context_shape(settings.kv, trained) if known else None
     kv = allocate(geometry, settings.kv) if geometry and known else None
     compute = _compute(model, geometry, settings.kv, kv)
     checkpoint = memory.checkpoint_bytes(geometry, settings.kv, kv) if geometry and kv else 0
-    offload = offload_of(endpoint, host)
     on_cards = bool(offload.devices) and settings.offload is not False and offload.gpu_layers != 0
     placed = spreading.spread(model, geometry, settings.kv, kv, offload) if on_cards else None
     demands = _demands(model, settings, kv, compute, on_cards, placed)
@@ -88,9 +94,39 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     )
     ram = fit(demands, "host", host_capacity(host))
     return Assessment(
-        endpoint, settings, trained, shape, kv, compute, checkpoint, on_cards, offload, placed, problems,
+        endpoint, settings, trained, context, shape, kv, compute, checkpoint, on_cards, offload, placed, problems,
         tuple(demands), ram,
     )  # fmt: skip
+
+
+def _fitted(
+    settings: Settings, host: Host, model: ModelFacts | None, geometry: Geometry | None, offload: Offload
+) -> Interval | None:
+    """The context that --fit takes where none is stated."""
+    kv_settings, streams = settings.kv, 1 if settings.kv.kv_unified else settings.kv.n_seq_max
+    if kv_settings.n_ctx or not kv_settings.fit or model is None or geometry is None or not geometry.trained_context:
+        return None
+    most, least = geometry.trained_context * streams, offload.fit_min_ctx * streams
+    cards = settings.offload is not False and bool(offload.devices)
+    room = [part.free_mib or part.total_mib for part in offload.devices] if cards else [host.ram_mib or 0]
+    if not all(room) or (cards and offload.unclear):
+        return None
+
+    def used(context: int) -> Interval:
+        at = replace(kv_settings, n_ctx=context, fit=False)
+        kv = allocate(geometry, at)
+        placed = spreading.spread(model, geometry, at, kv, offload) if cards else None
+        if placed is not None:
+            parts = [part.wanted for part in placed.cards]
+            return Interval(
+                sum(p.low for p in parts), sum(p.best for p in parts), sum(p.high for p in parts), "assumed"
+            )
+        fixed = memory.weights(model).bytes + kv.bytes
+        more = _compute(model, geometry, at, kv) or Interval(0, 0, fixed / 4, "assumed")
+        return Interval(fixed + more.low, fixed + more.best, fixed + more.high, "assumed")
+
+    margins = [offload.fit_targets_mib[min(number, len(offload.fit_targets_mib) - 1)] for number in range(len(room))]
+    return fitted_context(used, sum(room) * MIB, margins, most, least, streams)
 
 
 def _geometry(model: ModelFacts | None, trained: int) -> Geometry | None:

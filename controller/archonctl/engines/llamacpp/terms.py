@@ -54,11 +54,13 @@ def _context(work: Working, now: Assessment, shape: ContextShape) -> None:
 
 def _asked(work: Working, now: Assessment) -> None:
     settings = now.settings
-    if settings.kv.n_ctx == 0:
+    if now.context is not None and not now.context.is_exact:
+        work.estimate("n_ctx", now.context, "tokens", "--ctx-size 0: what memory has room for", origin="common/fit.cpp")
+    elif now.context is not None or settings.kv.n_ctx == 0:
         work.take("trained", now.trained, "tokens", "the model's trained context", "header", "<arch>.context_length")
         times = "trained * streams" if settings.kv.fit else "trained"
-        work.work("n_ctx", now.trained * (now.shape.streams if now.shape and settings.kv.fit else 1), "tokens",
-                  "--ctx-size 0: as trained", times, "common/fit.cpp")  # fmt: skip
+        value = now.trained * (now.shape.streams if now.shape and settings.kv.fit else 1)
+        work.work("n_ctx", value, "tokens", "--ctx-size 0: as trained", times, "common/fit.cpp")
     elif settings.declares("ctx-size"):
         key = f"engine.knobs.{settings.keys['ctx-size']}"
         work.take("n_ctx", settings.kv.n_ctx, "tokens", "--ctx-size", "declared", key=key)
@@ -80,7 +82,7 @@ def _slot(work: Working, now: Assessment) -> str:
             work.take("stretched", settings.stretched_context, "tokens", "YaRN makes of the trained one", "config",
                       f"llama_init_from_model in {_CONTEXT}")
         )  # fmt: skip
-    elif now.trained and settings.n_ctx == 0:
+    elif now.trained and "trained" in {term.name for term in work.terms()}:
         limits.append("trained")
     elif now.trained:
         limits.append(work.take("trained", now.trained, "tokens", "trained context", "header", "<arch>.context_length"))
