@@ -180,6 +180,9 @@ class _Run:
         try:
             leg = await check(self._session)
         except Fault as fault:
+            if (task := asyncio.current_task()) and task.cancelling():
+                # Ctrl-C closed the connections; a stream that failed of it comes up instead of the cancellation
+                raise asyncio.CancelledError from None
             leg = fault.leg(leg_id, required=required)
             if not required and fault.code not in _FINDINGS:
                 leg = replace(leg, status="no evidence")

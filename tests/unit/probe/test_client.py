@@ -8,6 +8,7 @@ import gzip
 import os
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -124,3 +125,29 @@ def test_a_full_accept_queue_is_a_connect_timeout() -> None:
         verdict = probe_endpoint(endpoint(f"127.0.0.1:{port}", 2, 400), API, None, limits=limits)
     assert leg(verdict, "transport").code in ("connect-timeout", ""), told(verdict)
     assert verdict.word == "broken"
+
+
+def test_an_interrupt_is_not_lost_to_a_stream_that_fails_of_it() -> None:
+    from archonctl.probe.run import _Run
+    from archonctl.probe.session import Session
+    from archonctl.probe.values import Extras
+
+    async def main(listen: str) -> None:
+        where = Addresses(f"http://{listen}", f"http://{listen}")
+        async with Http(where, "", SHORT) as http:
+            session = Session(http, endpoint(listen, 1, 16), API, None, SHORT, lambda _event: None)
+            run = _Run(session, lambda _leg: None, "ledger", False, Extras(), None)
+
+            async def fails_of_it(_session: Session) -> Any:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    raise Fault("connection-dropped", "closed") from None
+
+            task = asyncio.create_task(run._leg("x", fails_of_it, ()))
+            await asyncio.sleep(0)
+            task.cancel()
+            await task
+
+    with lying_server(Engine()) as server, pytest.raises(asyncio.CancelledError):
+        asyncio.run(main(server.listen))
