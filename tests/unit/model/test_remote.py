@@ -21,6 +21,7 @@ from archonctl.model.remote_address import parse_address
 from archonctl.model.remote_token import hub_token
 from archonctl.model.remote_web import Limits
 from support.hub_server import COMMIT, Handler, Hub, serving
+from support.raw_gguf import LLAMA, Value, document, pair, tensor
 from support.raw_safetensors import llama_config, write_safetensors
 
 QUICK = Limits(connect_s=2.0, request_s=2.0, pause_s=0.01, all_s=5.0)
@@ -121,9 +122,17 @@ def test_the_address_of_a_file_will_do(hub: Hub, look: Look) -> None:
 def test_a_split_gguf_is_read_in_all_its_parts(hub: Hub, look: Look, tmp_path: Path) -> None:
     folder = hub.repos["org/split"] = tmp_path / "split"
     folder.mkdir()
-    whole = write_tiny_gguf(tmp_path / "whole.gguf", "llama")
-    (folder / "tiny-00001-of-00001.gguf").write_bytes(whole.read_bytes())
-    assert same(look("hf:org/split"), inspect_model(whole))
+    for number in range(3):
+        keys: dict[str, Value] = {**LLAMA, "split.no": number, "split.count": 3, "split.tensors.count": 3}
+        one = tensor(f"blk.{number}.attn_q.weight", (8, 4))
+        pairs = [pair(key, value) for key, value in keys.items()]
+        (folder / f"m-{number + 1:05d}-of-00003.gguf").write_bytes(document(pairs, [one], data_bytes=128))
+    facts = look("hf:org/split")
+    assert (facts.path, facts.parts) == ("hf:org/split/m-00001-of-00003.gguf", 3)
+    assert same(facts, inspect_model(folder / "m-00001-of-00003.gguf"))
+    (folder / "m-00003-of-00003.gguf").unlink()
+    error = refused(look, "hf:org/split", environ={"XDG_CACHE_HOME": ""})
+    assert (error.code, "m-00003-of-00003.gguf" in error.message) == ("model-split-missing", True)
 
 
 def test_only_headers_are_asked_for(hub: Hub, look: Look) -> None:
