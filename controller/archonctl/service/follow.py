@@ -23,6 +23,8 @@ from archonctl.service.exits import ExitStatus
 from archonctl.service.logtail import LogSource
 
 TAIL_LINES = 20
+DRAIN_S = 30.0
+"""A log is waited for so long: on a busy machine the journal lags behind an engine that serves already."""
 MIB = 1024 * 1024
 
 HealthWord = Literal["ready", "loading", "refused", "silent"]
@@ -270,7 +272,7 @@ def follow(
             raise EngineNotReady(now - start, last_health, tail.tail(), now - progress.moved_at, where)
         time.sleep(0.05 if now - start < 2 else 0.2)
     ready_s = time.monotonic() - start
-    tail.drain(0.3, 3.0)  # engines write their log from a thread of its own, a little behind
+    tail.drain(0.3, DRAIN_S)  # engines write their log from a thread of its own, a little behind
     return Boot(ready_s, tail.lines, log.skipped_bytes)
 
 

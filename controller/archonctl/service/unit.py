@@ -43,6 +43,9 @@ _PROPERTIES = (
     "StatusText",
     "UnitFileState",
 )
+_REEXEC_S = 5.0
+_BROKE_OFF = ("disconnected from message bus", "Connection reset", "Connection refused", "Transport endpoint")
+"""What sd-bus says while systemd executes itself anew (daemon-reexec, a package upgrade)."""
 _CLD_EXITED = 1  # siginfo si_code, sigaction(2)
 _SETUP = {
     200: "its working directory",
@@ -123,7 +126,7 @@ def systemctl(*words: str, timeout_s: float = 60.0) -> str:
 
 def show(unit: str, *, user: bool = False) -> UnitState:
     """What systemd says of ``unit`` now; ``user``: the user's own manager. Raises HostRefusal ``systemctl-failed``."""
-    text = systemctl(*(["--user"] if user else []), "show", unit, f"--property={','.join(_PROPERTIES)}")
+    text = _asked(*(["--user"] if user else []), "show", unit, f"--property={','.join(_PROPERTIES)}")
     got = dict(line.partition("=")[::2] for line in text.splitlines())
 
     def number(name: str) -> int:
@@ -150,6 +153,18 @@ def show(unit: str, *, user: bool = False) -> UnitState:
         got.get("StatusText", ""),
         got.get("UnitFileState", ""),
     )
+
+
+def _asked(*words: str) -> str:
+    """``systemctl``, asked again for a moment where the connection broke off: process 1 may just be starting anew."""
+    end = time.monotonic() + _REEXEC_S
+    while True:
+        try:
+            return systemctl(*words)
+        except HostRefusal as err:
+            if time.monotonic() > end or not any(each in err.message for each in _BROKE_OFF):
+                raise
+            time.sleep(0.2)
 
 
 def exit_of(state: UnitState) -> ExitStatus:

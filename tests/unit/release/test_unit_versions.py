@@ -28,7 +28,8 @@ _OLD = """
     Environment ExecStartPre ExecStart ExecStartPost NotifyAccess Restart RestartSec RestartPreventExitStatus
     TimeoutStartSec TimeoutStopSec KillMode LimitMEMLOCK WantedBy Nice CapabilityBoundingSet NoNewPrivileges
     ProtectSystem ReadWritePaths ProtectHome PrivateTmp PrivateDevices ProtectKernelTunables ProtectKernelModules
-    ProtectControlGroups LockPersonality MemoryDenyWriteExecute RestrictRealtime RestrictAddressFamilies SystemCallArchitectures
+    ProtectControlGroups LockPersonality MemoryDenyWriteExecute RestrictRealtime RestrictAddressFamilies
+    SystemCallArchitectures
     SystemCallFilter SystemCallErrorNumber UMask OnBootSec OnStartupSec OnCalendar RandomizedDelaySec Persistent
     RuntimeDirectory RuntimeDirectoryPreserve
 """
