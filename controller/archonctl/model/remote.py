@@ -28,6 +28,8 @@ FIRST_BYTES = 256 * 1024
 STEP_BYTES = 1024 * 1024
 LISTING_BYTES = 32 * 1024 * 1024
 SINGLE = "model.safetensors"
+_NO_LISTING = ("model-missing", "model-remote-failed", "model-remote-no-ranges", "model-header-hostile")
+"""What a server that is no hub answers to the question for a list: then the usual names are tried."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -118,19 +120,18 @@ class RemoteFiles:
         if not self.place.listing:
             return None
         try:
-            part = self._whole(self.place.listing)
+            said = parse_object(self._whole(self.place.listing), self.place.listing)
         except ModelError as err:
-            if err.code not in ("model-missing", "model-remote-failed", "model-remote-no-ranges"):
+            if err.code not in _NO_LISTING:
                 raise
             return None
-        siblings = parse_object(part, self.place.listing).get("siblings")
+        siblings, commit = said.get("siblings"), said.get("sha")
         if not isinstance(siblings, list):
             return None
-        commit = parse_object(part, self.place.listing).get("sha")
         if isinstance(commit, str) and _COMMIT.fullmatch(commit) and not self.blobs:
             self._fix(commit)
         found = (each.get("rfilename") for each in siblings if isinstance(each, dict))
-        return [name for name in found if isinstance(name, str) and 0 < len(name) < 1000]
+        return [name for name in found if isinstance(name, str) and 0 < len(name) < 1000] or None
 
     def _whole(self, url: str) -> bytes:
         known = self.cache.load(url) if self.place.is_fixed else None

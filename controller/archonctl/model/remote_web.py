@@ -204,13 +204,25 @@ class Web:
         """The server knows no ranges: its file from the beginning, and no more of it than is needed."""
         said = answer.headers.get("content-length", "")
         if not (said.isascii() and said.isdigit() and len(said) < 19):
-            raise _error("model-remote-no-ranges", url, "comes whole and without its size")
+            data = await self._unsized(answer, url)
+            return Part(start, data[start : start + count], len(data), etag)
         size = int(said)
         if start + min(count, size) > self._limits.whole_bytes and size > self._limits.whole_bytes:
             message = f"has {size:,} bytes and comes whole; at most {self._limits.whole_bytes:,} are taken so"
             raise _error("model-remote-no-ranges", url, message, "use a server that knows ranges, or fetch the file")
         data = await self._body(answer, url, min(start + count, size), exact=False)
         return Part(start, data[start:], size, etag)
+
+    async def _unsized(self, answer: httpx.Response, url: str) -> bytes:
+        """All of an answer that does not say how long it is, as servers make them up as they go."""
+        got = bytearray()
+        async for block in answer.aiter_raw():
+            got += block
+            if len(got) > self._limits.whole_bytes:
+                message = f"comes whole and without its size, and is more than {self._limits.whole_bytes:,} bytes"
+                raise _error("model-remote-no-ranges", url, message, "use a server that knows ranges")
+        self._left -= len(got)
+        return bytes(got)
 
     async def _body(self, answer: httpx.Response, url: str, wanted: int, *, exact: bool) -> bytes:
         got = bytearray()

@@ -40,10 +40,10 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
     weights = {"model.embed_tokens.weight": ("BF16", (512, 4096)), "lm_head.weight": ("BF16", (512, 4096))}
     write_safetensors(made.repos["org/llama"] / "model.safetensors", weights)
     where = {}
-    for number, tensor in enumerate(weights, start=1):
+    for number, key in enumerate(weights, start=1):
         name = f"model-{number:05d}-of-00002.safetensors"
-        write_safetensors(made.repos["org/sharded"] / name, {tensor: weights[tensor]})
-        where[tensor] = name
+        write_safetensors(made.repos["org/sharded"] / name, {key: weights[key]})
+        where[key] = name
     index = {"metadata": {}, "weight_map": where}
     (made.repos["org/sharded"] / "model.safetensors.index.json").write_text(json.dumps(index))
     write_tiny_gguf(made.repos["org/gguf"] / "tiny.gguf", "qwen3moe")
@@ -99,6 +99,29 @@ def test_a_repository_reads_as_its_folder_does(hub: Hub, look: Look, name: str) 
 def test_a_mirror_without_the_hubs_api_will_do(hub: Hub, look: Look, has_api: bool) -> None:
     hub.has_api = has_api
     assert same(look("hf:org/sharded"), inspect_model(hub.repos["org/sharded"]))
+
+
+def chunked(handler: Handler) -> None:
+    body = json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "tiny.gguf"}]}).encode()
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    handler.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("org/gguf", chunked),
+        ("org/llama", lambda handler: handler.reply(200, b"<html>welcome</html>")),
+        ("org/llama", lambda handler: handler.reply(200, b"[]")),
+        ("org/llama", lambda handler: handler.reply(200, b'{"siblings": [7, {"rfilename": 3}]}')),
+        ("org/llama", lambda handler: handler.reply(200, b'{"siblings": 3, "sha": "main"}')),
+    ],
+)
+def test_whatever_a_server_lists_or_not(hub: Hub, look: Look, name: str, answer: Callable[[Handler], object]) -> None:
+    hub.misbehave = on("/api/", answer)
+    assert look(f"hf:{name}").tensors > 0
 
 
 def test_a_gguf_of_a_repository_is_found_or_named(hub: Hub, look: Look) -> None:
