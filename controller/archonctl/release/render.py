@@ -89,6 +89,7 @@ def render_release(
         timeout_s=start_s,
         where=loaded.origins.get("service.user", ""),
         stop_s=max(STOP_S, command.container.stop_s + STOP_MARGIN_S) if command.container else STOP_S,
+        model=endpoint.model.path,
         writes=_writes(endpoint, command),
         own_manager=own_manager,
     )

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from archonctl.errors import DeclarationError
 from archonctl.memory.interval import GIB
-from archonctl.release.quoting import exec_start
+from archonctl.release.quoting import exec_start, unit_word
 from archonctl.release.sandbox import sandbox
 
 LOAD_GIB_PER_S = 0.2
@@ -76,17 +76,22 @@ def settings(
     timeout_s: int,
     where: str = "service.user",
     stop_s: int = STOP_S,
+    model: str = "",
     writes: Iterable[str] = (),
     own_manager: bool = False,
 ) -> tuple[list[str], list[str]]:
     """The lines of ``[Unit]`` and of ``[Service]`` that both the rendered unit and the drop-in have.
 
-    ``writes``: what the engine may be told to write to, see ``sandbox``. ``own_manager``: for ``systemctl --user``.
+    ``model``: its path; a mount that it lies on is waited for. ``writes``: what the engine may be told to write to, see
+    ``sandbox``. ``own_manager``: for ``systemctl --user``.
     Raises DeclarationError ``declaration-bad-value`` for a user that systemd would not take.
     """
     # each try may take the whole start time: a window that is too short would never see the limit reached
     window_s = RESTART_TRIES * (timeout_s + RESTART_MAX_S + stop_s)
     unit = [f"StartLimitIntervalSec={window_s}", f"StartLimitBurst={RESTART_TRIES}"]
+    if model.startswith("/") and model.isprintable() and not own_manager:
+        # after a power cut the disk or the share with the model may come later than the network
+        unit.append(f"RequiresMountsFor={unit_word(model)}")
     service = []
     if user and not own_manager:
         if not _USER.fullmatch(user):

@@ -150,6 +150,19 @@ def test_the_first_apply_is_a_unit_that_holds_and_the_same_again_restarts_nothin
     assert endpoint.box.run("pgrep", "-f", "archonctl").returncode == 1
 
 
+def test_after_a_power_cut_the_mount_of_the_model_is_waited_for(endpoint: Endpoint) -> None:
+    box = endpoint.box
+    box.put("/run/systemd/system/srv-turn.mount", "[Mount]\nWhat=tmpfs\nWhere=/srv/turn\nType=tmpfs\n")
+    box("systemctl", "daemon-reload")
+    try:
+        shown = endpoint.show("After", "Requires", "RequiresMountsFor")
+        assert "/srv/turn/model.gguf" in shown["RequiresMountsFor"].split()
+        assert "srv-turn.mount" in shown["After"].split()
+        assert "srv-turn.mount" in shown["Requires"].split()
+    finally:
+        box("sh", "-c", "rm /run/systemd/system/srv-turn.mount; systemctl daemon-reload")
+
+
 def test_what_the_engine_could_do_to_the_machine_is_little(endpoint: Endpoint) -> None:
     overall = endpoint.box("systemd-analyze", "security", "--no-pager", UNIT).splitlines()[-1]
     assert float(overall.split(":")[1].split()[0]) < 3.0, overall

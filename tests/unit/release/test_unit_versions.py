@@ -31,7 +31,7 @@ _OLD = """
     ProtectControlGroups LockPersonality MemoryDenyWriteExecute RestrictRealtime RestrictAddressFamilies
     SystemCallArchitectures
     SystemCallFilter SystemCallErrorNumber UMask OnBootSec OnStartupSec OnCalendar RandomizedDelaySec Persistent
-    RuntimeDirectory RuntimeDirectoryPreserve
+    RuntimeDirectory RuntimeDirectoryPreserve RequiresMountsFor
 """
 """In systemd 235 or earlier."""
 _SETTING = re.compile(r"^([A-Z][A-Za-z]+)=", re.MULTILINE)
