@@ -75,6 +75,40 @@ _LLAMA_OTHERS: tuple[BootCase, ...] = (
     BootCase("llama-bad-type", "llamacpp", "llama", ("-ctk", "int3")),
     BootCase("llama-v-needs-flash", "llamacpp", "llama", ("-fa", "off", "-ctv", "q8_0", "-lv", "4")),
 )
+_LLAMA_MORE: Mapping[str, tuple[str, str]] = {
+    "sixteen-slots": ("llama", "-c 65536 -np 16 -lv 4"),
+    "sixty-four-slots": ("qwen3", "-c 65536 -np 64 -lv 4"),
+    "rounded-up-by-slots": ("qwen3moe", "-c 4097 -np 5 -lv 4"),
+    "unified-five": ("gemma3", "-c 5000 -np 5 -kvu -lv 4"),
+    "streams-asked": ("gemma3", "-c 9000 -np 4 -no-kvu -lv 4"),
+    "trained-length": ("qwen3", "-c 0 -np 2 -lv 4"),
+    "no-fit": ("qwen3", "-c 12000 -np 2 -fit off -lv 4"),
+    "no-fit-dry": ("gpt-oss", "-c 12000 -np 2 -fit off -lv 5"),
+    "cache-q4": ("qwen3", "-c 8192 -np 2 -ctk q4_0 -ctv q4_0 -lv 4"),
+    "cache-q5": ("llama", "-c 8192 -np 2 -ctk q5_1 -ctv q5_0 -lv 4"),
+    "cache-bf16": ("qwen3moe", "-c 8192 -np 2 -ctk bf16 -ctv bf16 -lv 4"),
+    "cache-f32": ("gemma3", "-c 8192 -np 2 -ctk f32 -ctv f32 -lv 4"),
+    "cache-keys-only": ("gpt-oss", "-c 8192 -np 2 -ctk q8_0 -lv 4"),
+    "window-full": ("gemma3", "-c 16384 -np 4 --swa-full -lv 4"),
+    "window-full-unified": ("gpt-oss", "-c 16384 -np 4 -kvu --swa-full -lv 4"),
+    "small-batch": ("gemma3", "-c 16384 -np 2 -b 256 -ub 128 -lv 4"),
+    "no-flash": ("llama", "-c 8192 -np 2 -fa off -lv 4"),
+    "locked": ("llama", "-c 8192 -np 2 --load-mode mlock -lv 4"),
+    "unmapped": ("qwen3", "-c 8192 -np 2 --load-mode none -lv 4"),
+    "verbosity-three": ("qwen3", "-c 8192 -np 3 -lv 3"),
+    "most-verbose": ("deepseek2", "-c 8192 -np 4 -lv 5 --log-timestamps --log-prefix"),
+    "no-prefix": ("gemma3", "-c 8192 -np 2 -lv 4 --no-log-prefix --no-log-timestamps"),
+    "coloured": ("qwen3next", "-c 8192 -np 2 -lv 4 --log-colors on"),
+    "json-lines-dry": ("gpt-oss", "-c 8192 -np 3 -lv 5 --log-jsonl"),
+    "json-lines-unified": ("qwen3next", "-c 10000 -np 3 -kvu -lv 4 --log-jsonl"),
+    "no-prompt-cache": ("qwen3", "-c 8192 -np 2 -cram 0 -lv 4"),
+    "cache-on-host": ("qwen3moe", "-c 8192 -np 2 -nkvo -lv 4"),
+    "trained-hundredfold": ("llama", "-c 2000000 -np 2 -ctk q4_0 -ctv q4_0 -lv 4"),
+    "no-such-file": ("llama", "-c 8192 --mmproj /models/none.gguf -lv 4"),
+    "value-missing": ("llama", "-np 2 -c"),
+    "no-such-device": ("llama", "-c 8192 -dev CUDA0 -lv 4"),
+    "slots-not-a-number": ("llama", "-c 8192 -np many"),
+}
 _EAGER = ("--enforce-eager", "--load-format", "dummy")
 
 
@@ -123,7 +157,13 @@ def cases(engine: str) -> list[BootCase]:
         for arch in LLAMA_ARCHS
         for name, flags in _LLAMA_FLAGS.items()
         if not (arch == "deepseek2" and name == "quantised")  # the latent cache of a head of 32 has no such type
-    ] + list(_LLAMA_OTHERS)
+    ] + [
+        *_LLAMA_OTHERS,
+        *(
+            BootCase(f"llama-{name}", "llamacpp", arch, tuple(flags.split()))
+            for name, (arch, flags) in _LLAMA_MORE.items()
+        ),
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ making them
