@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any, cast
 
 
 @dataclass(frozen=True)
@@ -41,5 +42,5 @@ def read(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Simulation, l
     while len(words) > 1 and words[0].startswith("--simulate-"):
         values[words[0].removeprefix("--simulate-").replace("-", "_")] = words[1]
         del words[:2]
-    kinds = {field.name: type(field.default) for field in fields(Simulation)}
-    return Simulation(**{name: kinds[name](value) for name, value in values.items() if value}), words  # type: ignore[arg-type]
+    kinds = {field.name: cast("Callable[[str], Any]", type(field.default)) for field in fields(Simulation)}
+    return Simulation(**{name: kinds[name](value) for name, value in values.items() if value}), words
