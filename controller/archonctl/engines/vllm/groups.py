@@ -75,14 +75,24 @@ def form_groups(
         return ()
     if len(buckets) == 1 or _same_type([bucket.spec for bucket in buckets]):
         return (_group(buckets, stages),)
-    unified = _merged(_unified(buckets))
+    unified = _unified(buckets)
+    if len({bucket.spec for bucket in unified}) < len(unified):
+        unified = _merged(unified)
     counts = [len(bucket.stages) for bucket in unified]
     size = max(counts) if max(counts) < min(counts) * spread else min(counts)
     groups: list[Group] = []
     for bucket in unified:
-        tables = -(-len(bucket.stages) // size)
-        groups += [_group([Bucket(bucket.spec, bucket.stages[i::tables])], stages) for i in range(tables)]
+        groups += _tables(bucket, -(-len(bucket.stages) // size), stages)
     return tuple(groups)
+
+
+def _tables(bucket: Bucket, tables: int, stages: int) -> list[Group]:
+    """The layers of one kind dealt out over some tables, one after the other."""
+    if stages > 1:
+        return [_group([Bucket(bucket.spec, bucket.stages[i::tables])], stages) for i in range(tables)]
+    layers, specs, size = len(bucket.stages), (bucket.spec,), bucket.spec.page_bytes
+    shares = [(layers - i - 1) // tables + 1 for i in range(tables)]
+    return [Group(specs, share, (share * size,)) for share in shares]
 
 
 def _group(buckets: Sequence[Bucket], stages: int) -> Group:
@@ -94,6 +104,8 @@ def _group(buckets: Sequence[Bucket], stages: int) -> Group:
 
 
 def _merged(buckets: Sequence[Bucket]) -> list[Bucket]:
+    if len(buckets) < 2:
+        return [bucket for bucket in buckets if bucket.stages]
     merged: dict[LayerSpec, tuple[int, ...]] = {}
     for bucket in buckets:
         if bucket.stages:

@@ -7,8 +7,10 @@ shapes and dtypes) and ``model_executor/layers/attention/mla_attention.py`` (one
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from archonctl.engines.vllm.groups import Bucket, LayerSpec
 from archonctl.engines.vllm.kv import ceil_div
@@ -83,25 +85,34 @@ def rank_buckets(geometry: Geometry, settings: RankSettings) -> tuple[Bucket, ..
     serving = geometry.layers[: len(geometry.layers) - geometry.nextn_layers] or geometry.layers
     if settings.draft_layers:
         serving = (*serving, *_draft(geometry, settings.draft_layers))
-    parts = stage_layers(len(serving) - settings.draft_layers, settings.pp, settings.partition)
-    stages = [stage for stage, count in enumerate(parts) for _ in range(count)]
-    stages += [settings.pp - 1] * settings.draft_layers
     size = element_bytes(settings)
     block, padded, state = _blocks(geometry, serving, settings, size)
-    found: dict[LayerSpec, list[int]] = {}
-    alike: dict[tuple[object, ...], list[list[int]]] = {}
-    for layer, stage in zip(serving, stages, strict=True):
-        # Most layers are like one before: their specs are made, and looked up, once.
-        key = (layer.attention, layer.kv_heads, layer.head_dim_k, layer.head_dim_v, layer.k_width, layer.window)
-        places = alike.get(key)
-        if places is None:
-            specs = _specs(layer, settings, size, block, geometry.indexer_dim)
-            if layer.attention == "recurrent":
-                specs = [LayerSpec("mamba", block, state_bytes=state, padded_bytes=padded)]
-            places = alike[key] = [found.setdefault(spec, []) for spec in specs]
-        for place in places:
-            place.append(stage)
-    return tuple(Bucket(spec, tuple(where)) for spec, where in found.items())
+    found: dict[LayerSpec, tuple[int, ...]] = {}
+    for layer, stages in _alike(serving, settings):
+        specs = _specs(layer, settings, size, block, geometry.indexer_dim)
+        if layer.attention == "recurrent":
+            specs = [LayerSpec("mamba", block, state_bytes=state, padded_bytes=padded)]
+        for spec in specs:
+            found[spec] = found.get(spec, ()) + stages
+    return tuple(Bucket(spec, stages) for spec, stages in found.items())
+
+
+_KIND = attrgetter("attention", "kv_heads", "head_dim_k", "head_dim_v", "k_width", "window")
+
+
+def _alike(serving: Sequence[Layer], settings: RankSettings) -> list[tuple[Layer, tuple[int, ...]]]:
+    """One layer of each kind, in the order of the first of it, with the stages of all: most layers are like another."""
+    kinds = [_KIND(layer) for layer in serving]
+    example = dict(zip(kinds, serving, strict=True))
+    parts = stage_layers(len(serving) - settings.draft_layers, settings.pp, settings.partition)
+    if settings.pp == 1:
+        return [(example[kind], (0,) * count) for kind, count in Counter(kinds).items()]
+    stages = [stage for stage, count in enumerate(parts) for _ in range(count)]
+    stages += [settings.pp - 1] * settings.draft_layers
+    places: dict[tuple[object, ...], list[int]] = {}
+    for kind, stage in zip(kinds, stages, strict=True):
+        places.setdefault(kind, []).append(stage)
+    return [(example[kind], tuple(where)) for kind, where in places.items()]
 
 
 def _specs(layer: Layer, settings: RankSettings, size: int, block: int, indexer: int) -> list[LayerSpec]:
