@@ -32,6 +32,9 @@ class Demand:
     detail: str = ""
     source: Source = "computed"
     card: int | None = None
+    low_bytes: int | None = None
+    high_bytes: int | None = None
+    """The ends, where ``bytes`` is an estimate; None where it is exact."""
     resident: bool = False
     pinned: bool = False
 

@@ -66,6 +66,8 @@ def plan_json(plan: Plan, *, terms: bool = False) -> dict[str, Any]:
                 "card": demand.card,
                 "dtype": demand.dtype or None,
                 "bytes": demand.bytes,
+                "low_bytes": demand.bytes if demand.low_bytes is None else demand.low_bytes,
+                "high_bytes": demand.bytes if demand.high_bytes is None else demand.high_bytes,
                 "detail": demand.detail or None,
                 "source": demand.source,
             }

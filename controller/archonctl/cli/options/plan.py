@@ -17,8 +17,7 @@ examples:
 
 NAME is seqs, len, kv-dtype, and what the engine pays with: host-pool, kv-pool, slab (radiance); utilization,
 kv-memory, cpu-space, tp, pp (vLLM); utilization, tp (SGLang); context, prompt-cache, gpu-layers, cpu-moe
-(llama.cpp). KEY is one of
-these or any dotted key of the declaration.
+(llama.cpp). KEY is one of these or any dotted key of the declaration.
 
 exit: 0 holds, 1 short, 3 unknown; with --solve whether an answer was found, with --sweep the best point, with
 --oracle 1 also where the engine's planner says something else"""

@@ -61,7 +61,7 @@ class LlamaCppAdapter:
         shape = now.shape
         return Forecast(
             method=_method(now, model),
-            kv_tokens=_tokens(now),
+            kv_tokens=_tokens(now, model),
             seqs_limit=now.settings.kv.n_seq_max,
             seq_len_limit=shape.n_ctx_slot if shape else None,
             cards=_cards(now, host) if now.on_cards else (_ram(now, host, model),),
@@ -105,6 +105,8 @@ def _architecture(model: ModelFacts | None) -> str:
 
 
 def _method(now: Assessment, model: ModelFacts | None) -> str:
+    if model is not None and model.geometry is None:
+        return f"unknown: {model.geometry_reason or 'the header names no geometry'}"
     if now.shape is None:
         return "unknown: the context is taken from a model that was not read"
     verified = _architecture(model) in VERIFIED_ARCHITECTURES
@@ -144,9 +146,12 @@ def _needed_mib(now: Assessment, model: ModelFacts | None) -> float | None:
     return allocate(model.geometry, wanted).bytes / MIB
 
 
-def _tokens(now: Assessment) -> Interval | None:
-    """All cells of the first cache: exact, but where --fit chooses the context by an estimate of the rest."""
-    if now.shape is None:
+def _tokens(now: Assessment, model: ModelFacts | None) -> Interval | None:
+    """All cells of the first cache: exact, but where --fit chooses the context by an estimate of the rest.
+
+    None for a model that was read and has no law: how large its cells are, and whether it has any, nobody knows.
+    """
+    if now.shape is None or (model is not None and model.geometry is None):
         return None
     context = now.context
     if context is None or context.is_exact:

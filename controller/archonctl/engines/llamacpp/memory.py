@@ -207,7 +207,8 @@ def compute_demand(bounds: Interval) -> Demand:
     """The compute buffer, at its best estimate, with the error in words."""
     low, high = bounds.low / MIB, bounds.high / MIB
     detail = f"compute buffer, estimated between {low:,.0f} and {high:,.0f} MiB"
-    return Demand("activation", "host", "f32", int(bounds.best), detail, "assumed")
+    ends = (int(bounds.low), int(bounds.high))
+    return Demand("activation", "host", "f32", int(bounds.best), detail, "assumed", None, *ends)
 
 
 def ram_cache_demands(settings: Settings, checkpoint: int) -> list[Demand]:

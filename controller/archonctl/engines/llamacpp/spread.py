@@ -132,7 +132,10 @@ def demands(one: Spread, dtype: str) -> Iterator[Demand]:
         if part.compute and part.compute.best:
             low, high = part.compute.low / MIB, part.compute.high / MIB
             text = f"compute buffer, estimated between {low:,.0f} and {high:,.0f} MiB"
-            yield Demand("activation", scope, "f32", int(part.compute.best), text, "assumed", card)
+            low_bytes, high_bytes = int(part.compute.low), int(part.compute.high)
+            yield Demand(
+                "activation", scope, "f32", int(part.compute.best), text, "assumed", card, low_bytes, high_bytes
+            )
 
 
 def problems(one: Spread) -> Iterator[Problem]:

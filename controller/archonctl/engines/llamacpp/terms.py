@@ -12,8 +12,8 @@ _CACHE = "src/llama-kv-cache.cpp"
 
 
 def explain(now: Assessment, model: ModelFacts | None) -> tuple[Term, ...]:
-    """The working of one assessment; empty where not even the context is known."""
-    if now.shape is None:
+    """The working of one assessment; empty where the context is not known, or the model has no law."""
+    if now.shape is None or (model is not None and model.geometry is None):
         return ()
     work = Working()
     _context(work, now, now.shape)

@@ -184,10 +184,12 @@ def _heads(geometry: Geometry) -> int:
 def _demands(settings: Settings, weights: Interval | None, pool: Pool) -> Iterator[Demand]:
     for rank in range(settings.tp):
         if weights:
-            yield Demand("weights", "device", "", int(weights.best), "weights of a rank", weights.source, rank)
+            ends = (int(weights.low), int(weights.high))
+            yield Demand("weights", "device", "", int(weights.best), "weights of a rank", weights.source, rank, *ends)
         if pool.bytes and pool.bytes.best > 0:
             size = int(pool.bytes.best)
-            yield Demand("kv_cache", "device", settings.kv_dtype, size, "pools", pool.bytes.source, rank)
+            ends = (max(0, int(pool.bytes.low)), int(pool.bytes.high))
+            yield Demand("kv_cache", "device", settings.kv_dtype, size, "pools", pool.bytes.source, rank, *ends)
 
 
 def _cards(

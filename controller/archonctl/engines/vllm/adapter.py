@@ -180,6 +180,9 @@ def _not_modelled(now: Assessment, host: Host, model: ModelFacts | None) -> Iter
         yield f"the cache: {model.geometry_reason if model else 'the model was not read'}"
     if not now.settings.cpu and not now.memory.blind:
         yield "activations, graphs and the driver's context on each card: vLLM measures them at boot"
+    if now.memory.blind:
+        yield "activations, graphs and the driver's context one by one: their sum is a range seen in public boots"
+    yield "what other programs hold of the memory while the engine boots"
     if now.settings.extras:
         yield f"memory and tokens that {', '.join(now.settings.extras)} take"
     if model is not None and not model.tensor_bytes:

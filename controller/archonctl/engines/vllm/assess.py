@@ -214,11 +214,16 @@ def _demands(settings: Settings, weights: Interval | None, memory: Available, be
     where = "RAM" if settings.cpu else "each card"
     found: list[Demand] = []
     if weights is not None:
-        found.append(Demand("weights", scope, "", int(weights.best) * times, f"weights of a rank, {where}", "header"))
+        ends = (int(weights.low) * times, int(weights.high) * times)
+        what = f"weights of a rank, {where}"
+        found.append(Demand("weights", scope, "", int(weights.best) * times, what, "header", None, *ends))
     size = best.plan.blocks * best.plan.block_bytes if best and settings.blocks_override else None
     if size is None and memory.size is not None:
         size = max(0, int(memory.size.best))
     if size is not None:
         source: Source = memory.size.source if memory.size else "config"
-        found.append(Demand("kv_cache", scope, settings.kv_dtype, size * times, f"KV cache, {where}", source))
+        memory_ends = memory.size if memory.size is not None and not settings.blocks_override else Interval.exact(size)
+        ends = (max(0, int(memory_ends.low)) * times, max(0, int(memory_ends.high)) * times)
+        what = f"KV cache, {where}"
+        found.append(Demand("kv_cache", scope, settings.kv_dtype, size * times, what, source, None, *ends))
     return found
