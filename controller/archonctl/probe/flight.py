@@ -113,6 +113,7 @@ async def fly(session: Session, shape: Shape, requests: Sequence[Request], deadl
                 group.create_task(_one(session, shape, flight, index, on_change))
             flight.looking = group.create_task(_look(flight))
     except ExceptionGroup:
+        _forget_own_cancellation()
         if not flight.faults:
             raise
         raise _beside_others(flight, _with_progress(flight)) from None
@@ -130,6 +131,7 @@ async def _one(session: Session, shape: Shape, flight: Flight, index: int, on_ch
     try:
         await run_stream(session, shape, request.prompt.text, request.answer, lambda c, s: on_change(index, c, s))
     except Fault as fault:
+        _unless_cancelled()
         flight.faults.append(fault)
         raise
     finally:
@@ -143,8 +145,24 @@ async def _look(flight: Flight) -> None:
     try:
         await flight.watch.run()
     except Fault as fault:
+        _unless_cancelled()
         flight.faults.append(fault)
         raise
+
+
+def _unless_cancelled() -> None:
+    """Let a cancellation pass: a stream that fails because it was closed says nothing of the engine."""
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _forget_own_cancellation() -> None:
+    """Before Python 3.13 a task group that one of its tasks failed leaves its parent marked as cancelled; whoever asks
+    for an interrupt afterwards would see one."""
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        task.uncancel()
 
 
 async def _watch_lag(flight: Flight) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 
 from archonctl.probe.faults import Fault
+
+MOST = 2**53
+"""No count of tokens or requests is larger; a server may well send a number that no float can hold."""
 
 
 def parse_json(body: bytes, evidence: str = "") -> object:
@@ -41,12 +43,10 @@ def pick(value: object, *keys: str | int) -> object:
 
 
 def as_int(value: object) -> int | None:
-    """A whole number that is not negative, or None. ``true`` is no number."""
-    if isinstance(value, bool):
+    """A whole number from 0 to ``MOST``, or None. ``true`` is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
         return None
-    if isinstance(value, float):
-        return int(value) if math.isfinite(value) and value >= 0 and value == int(value) else None
-    return value if isinstance(value, int) and value >= 0 else None
+    return int(value) if value == int(value) else None
 
 
 def as_str(value: object) -> str:

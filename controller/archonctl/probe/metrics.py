@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from archonctl.probe.jsonread import as_int, items, pick
+from archonctl.probe.jsonread import MOST, as_int, items, pick
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^\n]*\})?[ \t]+([0-9.eE+-]+)", re.M)
 _OTHER_RANK = re.compile(r'[{,]tp_rank="(?!0")')
@@ -51,9 +51,11 @@ def samples(text: str, names: frozenset[str]) -> float | None:
     for name, labels, number in _SAMPLE.findall(text):
         if name in names and not _OTHER_RANK.search(labels):
             try:
-                values.append(float(number))
+                value = float(number)
             except ValueError:
                 continue
+            if 0 <= value <= MOST:
+                values.append(value)
     return sum(values) if values else None
 
 

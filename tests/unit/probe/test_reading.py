@@ -132,7 +132,8 @@ def test_an_error_of_null_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(True, None), (-1, None), (3.0, 3), (3.5, None), (float("nan"), None), ("3", None)]
+    ("value", "expected"),
+    [(True, None), (-1, None), (3.0, 3), (3.5, None), (float("nan"), None), ("3", None), (10**400, None)],
 )
 def test_only_whole_numbers_count(value: object, expected: int | None) -> None:
     assert as_int(value) == expected
@@ -163,6 +164,11 @@ def test_samples_are_summed_over_labels() -> None:
     text = '# TYPE a gauge\na{engine="0"} 1.0\na{engine="1"} 2\nab 7\n'
     assert samples(text, frozenset({"a"})) == 3
     assert samples(text, frozenset({"c"})) is None
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1e300", "-1"])
+def test_a_gauge_that_no_engine_can_mean_is_unknown(number: str) -> None:
+    assert load_of_metrics(f"vllm:num_requests_running {number}\n") is None
 
 
 SECRET = "k3y-of+Great/Length"
