@@ -64,6 +64,8 @@ class Engine:
     """Sequences but the first keep back this share of their events, until all is generated and a moment more."""
     others: int = 0
     """Requests of others that run while a prompt over ``lie_above`` does, by /slots."""
+    falls_back_to: str = ""
+    """The model that answers a prompt over ``lie_above``, where it is another one."""
     finish: str = "length"
     """How an answer to a prompt over ``lie_above`` ends."""
     interferes_s: float = 0.0
@@ -270,7 +272,7 @@ class Handler(BaseHTTPRequestHandler):
         if engine.eos_after is not None and engine.eos_after < answer:
             answer, stop = engine.eos_after, "stop"
         stream = bool(body.get("stream")) and not engine.ignore_stream
-        counted = tokens - engine.undercount
+        counted = max(0, tokens - engine.undercount)
         usage: dict[str, Any] = {
             "prompt_tokens": counted,
             "completion_tokens": answer,
@@ -332,13 +334,14 @@ class Handler(BaseHTTPRequestHandler):
             text = "" if engine.hide_text else "word "
             event = {"delta": {"content": text}} if chat else {"text": text}
             counts = {"usage": {"prompt_tokens": usage["prompt_tokens"], "completion_tokens": step + 1}}
-            yield self._event(event, counts if engine.continuous else {})
+            named = engine.falls_back_to if big else ""
+            yield self._event(event, counts if engine.continuous else {}, model=named)
         yield self._event({"delta": {}, "finish_reason": stop} if chat else {"text": "", "finish_reason": stop})
         if engine.usage and body.get("stream_options", {}).get("include_usage"):
             yield json.dumps({"choices": [], "usage": usage}).encode()
 
-    def _event(self, choice: dict[str, Any], more: dict[str, Any] | None = None) -> bytes:
-        value = {"model": self.server_.engine.model, "choices": [{"index": 0, **choice}], **(more or {})}
+    def _event(self, choice: dict[str, Any], more: dict[str, Any] | None = None, *, model: str = "") -> bytes:
+        value = {"model": model or self.server_.engine.model, "choices": [{"index": 0, **choice}], **(more or {})}
         return json.dumps(value).encode()
 
     def _sleep_steps(self, steps: int) -> None:

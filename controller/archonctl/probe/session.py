@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from archonctl.deployment.schema import Contract, Endpoint
 from archonctl.engines.base import Api
 from archonctl.ledger.values import BootLedger
+from archonctl.probe.address import model_names
+from archonctl.probe.answers import is_same_model
 from archonctl.probe.client import Answer, Http
 from archonctl.probe.faults import Fault
 from archonctl.probe.limits import Limits
@@ -54,6 +56,23 @@ class Session:
     def contract(self) -> Contract:
         """The promise that is probed."""
         return self.endpoint.contract
+
+    def must_be_the_model(self, named: str) -> None:
+        """Raise Fault ``model-id-mismatch`` if an answer names another model than the one that was asked.
+
+        A wrapper that falls back to another model says so there, if anywhere, and perhaps for long requests alone.
+        """
+        known = {"", self.model, *model_names(self.endpoint, self.api.id_from_file)}
+        if named in known or is_same_model(self.model_list, self.model, named):
+            return
+        shown = self.http.excerpt(named, 200)
+        raise Fault(
+            "model-id-mismatch",
+            f"{self.model} was asked, {shown} answered",
+            expected=self.model,
+            actual=shown,
+            evidence=shown,
+        )
 
     def tell(self, leg: str, done: int, total: int, text: str = "", left_s: float | None = None) -> None:
         """Report progress."""

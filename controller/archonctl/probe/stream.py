@@ -62,7 +62,7 @@ class Seen:
         done = as_int(pick(value, "usage", "completion_tokens"))
         if done is None:
             done = as_int(pick(value, "timings", "predicted_n"))
-        if prompt is not None:
+        if prompt:  # a gateway that does not know the count says 0, which no prompt has
             self.prompt_tokens = prompt
         cached = as_int(pick(value, "usage", "prompt_tokens_details", "cached_tokens"))
         cached = as_int(pick(value, "timings", "cache_n")) if cached is None else cached
@@ -126,6 +126,7 @@ def _take(session: Session, seen: Seen, payload: bytes, what: str, on_change: Ca
         if found.code in ("engine-error", "request-refused"):
             found.code = "error-in-200"
         raise found
+    session.must_be_the_model(as_str(pick(value, "model")))
     change = seen.absorb(value)
     if change:
         on_change(change, seen)

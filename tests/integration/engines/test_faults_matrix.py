@@ -123,6 +123,12 @@ LIES: Mapping[str, Lie] = {
     ),
     "another model in the list": (Engine(model="fallback"), "model-id", "model-id-mismatch", 3.0),
     "another model in the answer": (on(CHAT, says("Hi", "fallback")), "generation", "model-id-mismatch", 3.0),
+    "another model for long prompts alone": (
+        Engine(falls_back_to="small-model", lie_above=150),
+        "capacity",
+        "model-id-mismatch",
+        SHORT.cap_s,
+    ),
     "a redirect": (on(HEALTH, lies.answers(302, b"", Location="http://192.0.2.1/")), "health", "redirected", 3.0),
     "a redirected answer": (on(MODELS, lies.answers(307, b"", Location="/login")), "models", "redirected", 3.0),
     "a dead worker, 500": (

@@ -238,6 +238,11 @@ BROKEN: dict[str, tuple[Engine, str, str]] = {
     "over the window cut in silence": (Engine(truncate=True), "refusal", "over-window-accepted"),
     "half a stream": (Engine(cut_after=20, lie_above=150), "capacity", "connection-dropped"),
     "error inside a stream": (Engine(error_after=20, lie_above=150), "capacity", "pool-exhausted"),
+    "another model answers what is long": (
+        Engine(falls_back_to="small-model", lie_above=150),
+        "capacity",
+        "model-id-mismatch",
+    ),
     "scheduler never admits full height": (Engine(never_above=150), "capacity", "never-admitted"),
     "others stand still": (Engine(stall_others=True, step_s=0.03, lie_above=150), "capacity", "sequence-stalled"),
     "stream as HTML": (
@@ -301,6 +306,7 @@ UNSEEN: dict[str, tuple[Engine, str, str]] = {
     ),
     "tokenizer always says 5": (on("/tokenize", lies.answers_json({"count": 5})), "capacity", "prompt-not-sizable"),
     "prompt tokens not reported": (Engine(usage=False), "capacity", "prompt-tokens-unreported"),
+    "prompt tokens told as 0": (Engine(undercount=10**6), "capacity", "prompt-tokens-unreported"),
     "no streaming": (Engine(ignore_stream=True), "capacity", "stream-not-supported"),
     "a sound engine that shows its text late": (
         Engine(hold_back=1.0, lie_above=150),
