@@ -10,7 +10,7 @@ import json
 import secrets
 from functools import partial
 
-from archonctl.probe.answers import read_generation
+from archonctl.probe.answers import Generation, read_generation
 from archonctl.probe.budget import RECALL_ANSWER, RECALL_NEAR, RECALL_TRIES
 from archonctl.probe.calibrate import calibrate
 from archonctl.probe.capacity_judge import truncated
@@ -72,6 +72,17 @@ async def _knows(session: Session, index: int, target: int, bound_s: float) -> b
     if found is None:
         said = session.http.excerpt(answer.body)
         raise unseen("recall-unseen", f"HTTP {answer.status} to the question: {said}", evidence=said)
-    if found.prompt_tokens is not None and found.prompt_tokens < prompt.tokens:
+    if found.prompt_tokens and found.prompt_tokens < prompt.tokens:
         raise truncated(prompt.tokens, found.prompt_tokens)
-    return number in (found.text + found.reasoning).replace(",", "").replace(" ", "")
+    if number in (found.text + found.reasoning).replace(",", "").replace(" ", ""):
+        return True
+    if found.finish_reason == "length" and _still_thinks(found):
+        raise unseen(
+            "recall-unseen", f"the model still thought about it when its {RECALL_ANSWER:,} tokens were used up"
+        )
+    return False
+
+
+def _still_thinks(found: Generation) -> bool:
+    """True if an answer was cut before it began."""
+    return not found.text or ("<think>" in found.text and "</think>" not in found.text)

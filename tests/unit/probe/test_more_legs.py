@@ -88,8 +88,8 @@ def test_what_others_disturb_is_not_measured() -> None:
     assert verdict.word == "holds"
 
 
-def forgets_beyond(words: int) -> Callable[[Handler], None]:
-    """A model that says a number back only if what follows it is short."""
+def forgets_beyond(words: int, finish: str = "stop") -> Callable[[Handler], None]:
+    """A reasoning model that says a number back only if what follows it is short."""
 
     def chat(handler: Handler) -> None:
         body: dict[str, Any] = handler.server_.requests[-1][2]
@@ -98,7 +98,7 @@ def forgets_beyond(words: int) -> Callable[[Handler], None]:
         said = number[1] if number and len(text.split()) <= words else "I do not remember."
         message = {"role": "assistant", "content": "", "reasoning_content": f"It was {said}."}
         usage = {"prompt_tokens": len(text.split()) + 8, "completion_tokens": 5}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        choice = {"index": 0, "message": message, "finish_reason": finish}
         handler.json(200, {"model": handler.server_.engine.model, "choices": [choice], "usage": usage})
 
     return chat
@@ -117,6 +117,12 @@ def test_what_a_full_height_prompt_begins_with_is_asked_back(words: int, word: s
     verdict = asked(engine, 2000, recall=True)
     found = leg(verdict, "recall")
     assert (verdict.word, found.status, found.code) == (word, status, code), told(verdict)
+
+
+def test_a_model_that_was_cut_while_it_thought_has_forgotten_nothing() -> None:
+    lie = forgets_beyond(1_000, finish="length")
+    verdict = asked(Engine(window=2100, prefill_s=0.0001, override={"/v1/chat/completions": lie}), 2000, recall=True)
+    assert (verdict.word, leg(verdict, "recall").code) == ("holds", "recall-unseen"), told(verdict)
 
 
 def test_a_predicted_prefill_is_measured_at_its_size_and_scored() -> None:
