@@ -23,10 +23,12 @@ EXIT = {"holds": 0, "short": 1, "unknown": 3}
 def run(args: Namespace, out: Output) -> int:
     """Plan, solve or sweep, and present."""
     asked = {"--explain": args.explain, "--oracle": args.oracle}
-    if (args.sweep or args.solve) and (both := [name for name, on in asked.items() if on]):
+    if (args.sweep or args.solve is not None) and (both := [name for name, on in asked.items() if on]):
         message = f"{both[0]} is about one declaration, --solve and --sweep are about many"
         raise UsageError("command-line-invalid", message, hint="ask it of the answer, with --set KEY=VALUE")
-    answer: Callable[[Namespace, Output], PlanVerdict] = _sweep if args.sweep else _solve if args.solve else _plan
+    answer: Callable[[Namespace, Output], PlanVerdict] = (
+        _sweep if args.sweep else _solve if args.solve is not None else _plan
+    )
     return EXIT[answer(args, out)]
 
 
@@ -104,4 +106,9 @@ def _sweep(args: Namespace, out: Output) -> PlanVerdict:
 
 
 def _names(args: Namespace) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (args.solve or "").split(",") if name.strip())
+    if args.solve is None:
+        return ()
+    names = tuple(name.strip() for name in args.solve.split(",") if name.strip())
+    if not names:
+        raise UsageError("command-line-invalid", f"--solve {args.solve!r} names nothing", hint="--solve len")
+    return names

@@ -56,9 +56,9 @@ def compute_buffer(geometry: Geometry, widths: Widths, settings: KvSettings, kv:
     """
     masks = sum(mask_bytes(settings, kv).values())
     stage, logits = _stage(geometry, widths, settings, kv), geometry.vocab * settings.n_seq_max * F32_BYTES
-    fixed = masks + logits
+    fixed, copied = masks + logits, _halved(geometry, settings, kv) if settings.flash_attn else 0
     return Interval(
-        fixed + COMPUTE_LOW * stage,
+        fixed + COMPUTE_LOW * max(0, stage - copied),  # the copy may lie where another stage was
         fixed + stage,
         fixed + COMPUTE_HIGH * stage + COMPUTE_SLACK_BYTES,
         "assumed",
