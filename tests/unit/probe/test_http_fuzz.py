@@ -18,7 +18,7 @@ from archonctl.probe.stream import Seen, run_stream
 from support.probing import API, SHORT, endpoint
 
 MOST_BYTES = 4096
-TOTAL_S = 5.0
+TOTAL_S = 30.0
 
 STATUS = st.sampled_from(
     [b"HTTP/1.1 200 OK", b"HTTP/1.0 200", b"HTTP/1.1 503 No", b"HTTP/1.1 100 Continue", b"HTTP/2 200"]
@@ -55,7 +55,7 @@ EVENTS = st.builds(
 )
 BODIES = st.lists(EVENTS | st.binary(max_size=30) | st.just(b"data: [DONE]\n\n"), max_size=6).map(b"".join)
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 async def _served(wire: bytes, cut: int, work: str) -> Answer | Seen | Fault:
