@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,7 +33,11 @@ def facts(debian_kernel: Path, repository: Path, tmp_path_factory: pytest.TempPa
     """Output and ``exit=N`` of every look at the kernel in ``guest.sh``."""
     out = tmp_path_factory.mktemp("vm") / "out"
     guest = Path(__file__).with_name("guest.sh").read_text(encoding="utf-8")
-    places = f"PREFLIGHT={repository}/scripts/ttm-preflight.sh\nUNIT={repository}/units/archon@.service\n"
+    # the guest has a /tmp of its own: what it needs of this repository comes with it, wherever the clone lies
+    out.mkdir()
+    for path in (repository / "scripts/ttm-preflight.sh", repository / "units/archon@.service"):
+        shutil.copy(path, out)
+    places = "PREFLIGHT=/mnt/out/ttm-preflight.sh\nUNIT=/mnt/out/archon@.service\n"
     status = run_guest(debian_kernel, out, f"{places}{guest}")
     assert status == 0, (out / "said").read_text(encoding="utf-8", errors="replace")[-3000:]
     return {path.name: path.read_text(encoding="utf-8") for path in (out / "facts").iterdir()}
