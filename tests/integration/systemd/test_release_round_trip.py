@@ -132,27 +132,3 @@ def test_what_is_refused_would_indeed_have_changed(box: Box) -> None:
         box.put("/run/odd.env", f"A={value}\n")
         got = box("systemd-run", "--quiet", "--pipe", "--wait", "-p", "EnvironmentFile=/run/odd.env", "printenv", "A")
         assert got != value
-
-
-def test_the_template_starts_an_installed_release_and_bounds_its_restarts(
-    unit: Unit, box: Box, repository: Path
-) -> None:
-    unit(["installed"], {"A": "1"}, home="/var/lib/archon/round/current")
-    box("install", "-D", "-m", "644", repository / "units" / "archon@.service", "/run/systemd/system/archon@.service")
-    place = "/run/systemd/system/archon@round.service.d/10-release.conf"
-    box("install", "-D", "-m", "644", "/var/lib/archon/round/current/drop-in.conf", place)
-    box("rm", "-f", "/run/report.json")
-    box("systemctl", "daemon-reload")
-    box("systemctl", "start", "archon@round.service")
-    words, seen = report(box)
-    assert (words, seen["A"]) == (["installed"], "1")
-    shown = box.show("archon@round.service", "Restart", "RestartUSec", "StartLimitBurst", "RestartPreventExitStatus")
-    assert shown == {
-        "Restart": "on-failure",
-        "RestartUSec": "15s",
-        "StartLimitBurst": "5",
-        "RestartPreventExitStatus": "2 64 78 126 127 203 216 217",
-    }
-    box.run("rm", "-rf", "/run/systemd/system/archon@.service", "/run/systemd/system/archon@round.service.d")
-    box.run("rm", "-rf", "/var/lib/archon/round")
-    box.run("systemctl", "daemon-reload")
