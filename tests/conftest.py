@@ -132,6 +132,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     """Tests that boot a real systemd run one after the other, on one worker."""
     for item in items:

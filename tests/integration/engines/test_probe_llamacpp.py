@@ -137,7 +137,9 @@ def test_a_context_too_small_is_broken_with_both_numbers(served: Served) -> None
     assert "2,048 KV tokens, the contract needs 4,096: 2,048 short" in leg(verdict, "ledger").message
     assert leg(verdict, "engine-report").code == "window-short"
     refused = leg(verdict, "capacity")
-    assert (refused.code, refused.actual) == ("window-exceeded", "a window of 1,024 tokens")
+    # a machine that lags is asked again with a shorter prompt, which then is cut instead of refused
+    told_as = {("window-exceeded", "a window of 1,024 tokens"), ("answer-cut", "1,024 tokens")}
+    assert (refused.code, refused.actual) in told_as
     assert leg(verdict, "refusal").status == "pass"
 
 
