@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,12 +130,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Tests that boot a real systemd run one after the other, on one worker."""
-    for item in items:
-        for machine in ("systemd", "kernel"):
-            if item.get_closest_marker(machine):
-                item.add_marker(pytest.mark.xdist_group(machine))
