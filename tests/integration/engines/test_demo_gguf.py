@@ -37,7 +37,7 @@ def serving(binary: Path, model: Path, port: int, log: Path) -> Iterator[str]:
         "-np",
         "1",
         "-t",
-        "2",
+        "1",  # two would wait for each other by spinning, where something else runs too
     ]
     base = f"http://127.0.0.1:{port}"
     with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
@@ -56,7 +56,7 @@ def healthy(base: str) -> bool:
     try:
         with urllib.request.urlopen(f"{base}/health", timeout=5) as answer:
             return bool(answer.status == 200)
-    except (urllib.error.URLError, ConnectionError):
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False
 
 
