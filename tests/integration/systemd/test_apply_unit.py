@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.sdbox.box import Box, install, why_no_box
+from support.sdbox.box import Box, equip, install, why_no_box
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -56,10 +56,7 @@ def host(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_serve
     box = Box(folder / f"box-{os.getpid()}", binds, {"SDBOX_UPPER": str(folder / "upper")}).up()
     try:
         install(box, CLI)
-        box("mkdir", "-p", "/srv/turn")
-        box("cp", "-L", engine / "llama-server", *engine.glob("*.so*"), "/srv/turn")
-        path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
-        box("env", path, sys.executable, "-m", "support.tiny_gguf", "llama", "/srv/turn/model.gguf")
+        equip(box, repository, llama_server, "/srv/turn")
         box.put(f"/etc/systemd/system/{UNIT}.d/90-quick.conf", QUICK)
         yield box
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box, install
+from support.sdbox.box import Box, equip, install
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -45,11 +45,7 @@ Place = Callable[..., None]
 def installed(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
     """The box with archonctl installed in it, an engine and a model."""
     install(box, CLI)
-    folder = llama_server.resolve().parent
-    box("mkdir", "-p", "/srv/unit")
-    box("cp", "-L", folder / "llama-server", *folder.glob("*.so*"), "/srv/unit")
-    path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
-    box("env", path, sys.executable, "-m", "support.tiny_gguf", "llama", "/srv/unit/model.gguf")
+    equip(box, repository, llama_server, "/srv/unit")
     yield box
     done = box.run(CLI, "install", "--uninstall", timeout=60)
     assert done.returncode == 0, done.stderr

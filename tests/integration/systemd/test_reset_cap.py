@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box, install, why_no_box
+from support.sdbox.box import Box, equip, install, why_no_box
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -59,10 +59,8 @@ def host(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_serve
     box = Box(folder / f"cap-{os.getpid()}", binds, {"SDBOX_SYSMODULE": str(folder / "module")}).up()
     try:
         install(box, CLI)
-        box("mkdir", "-p", "/srv/cap")
-        box("cp", "-L", engine / "llama-server", *engine.glob("*.so*"), "/srv/cap")
+        equip(box, repository, llama_server, "/srv/cap")
         path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
-        box("env", path, sys.executable, "-m", "support.tiny_gguf", "llama", "/srv/cap/model.gguf")
         box.put("/etc/archon/cap.toml", DECLARATION)
         words = (sys.executable, "-m", "support.place_release", "/etc/archon/cap.toml")
         box("env", path, f"PREFLIGHT_TEXT={PREFLIGHT}", *words)

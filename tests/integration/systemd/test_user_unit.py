@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box, install
+from support.sdbox.box import Box, equip, install
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -44,11 +44,7 @@ def alice(box: Box, repository: Path, llama_server: Path) -> Iterator[As]:
     box("usermod", "-aG", "systemd-journal", "alice")
     uid = box("id", "-u", "alice")
     box("systemctl", "start", f"user@{uid}.service")
-    folder = llama_server.resolve().parent
-    box("mkdir", "-p", "/srv/user")
-    box("cp", "-L", folder / "llama-server", *folder.glob("*.so*"), "/srv/user")
-    path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
-    box("env", path, sys.executable, "-m", "support.tiny_gguf", "llama", "/srv/user/model.gguf")
+    equip(box, repository, llama_server, "/srv/user")
     box.put("/srv/user/small.toml", DECLARATION)
 
     def run(*words: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:

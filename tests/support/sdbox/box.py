@@ -84,3 +84,12 @@ def install(box: Box, command: Path) -> None:
     if box.run("test", "-x", f"/usr/bin/python{minor}").returncode:
         pytest.skip(f"installing needs the system's own python{minor}, as this environment has")
     box(command, "install", timeout=120)
+
+
+def equip(box: Box, repository: Path, llama_server: Path, place: str) -> None:
+    """An engine and a small model inside, as ``place``/llama-server and ``place``/model.gguf, for every account."""
+    folder = llama_server.resolve().parent
+    box("mkdir", "-p", place)
+    box("cp", "-L", folder / "llama-server", *folder.glob("*.so*"), place)
+    path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
+    box("env", path, sys.executable, "-m", "support.tiny_gguf", "llama", f"{place}/model.gguf")
