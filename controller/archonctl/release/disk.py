@@ -106,8 +106,13 @@ def holds(folder: Path, files: Mapping[str, ReleaseFile]) -> bool:
         return False
 
 
+def open_unlinked(path: Path) -> int:
+    """A descriptor to read ``path`` by, which is no link and does not block; who asks looks at what it is."""
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 def _same(path: Path, file: ReleaseFile) -> bool:
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = open_unlinked(path)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) != file.mode:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.deployment.schema import Endpoint
 from archonctl.errors import HostRefusal
+from archonctl.release.disk import open_unlinked
 from archonctl.release.render import DECLARATION_FILE
 from archonctl.release.values import MANIFEST, SCHEMA
 
@@ -83,7 +84,7 @@ def _checked(place: Path, name: str, digest: str) -> bytes:
 
 def _read(path: Path) -> bytes:
     """A plain file's content. No link is followed and no more than the limit read."""
-    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    number = open_unlinked(path)
     with os.fdopen(number, "rb") as file:
         if not stat.S_ISREG(os.fstat(number).st_mode):
             raise OSError(0, "it is not a plain file")

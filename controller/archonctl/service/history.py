@@ -20,6 +20,7 @@ from typing import Any
 
 from archonctl.errors import HostRefusal
 from archonctl.probe.values import VerdictWord
+from archonctl.release.disk import open_unlinked
 
 SCHEMA = "archonctl.record/1"
 LIMIT_BYTES = 8 << 20
@@ -87,7 +88,7 @@ class History:
 def read_history(path: Path) -> History:
     """Everything that can be read. Raises HostRefusal ``state-unreadable`` if the file itself cannot be."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = open_unlinked(path)
         try:
             size = os.fstat(handle).st_size
             os.lseek(handle, max(0, size - LIMIT_BYTES), os.SEEK_SET)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 
 from archonctl.probe.values import Depth
+from archonctl.release.disk import open_unlinked
 from archonctl.release.store import DIGEST_CHARS
 from archonctl.service.history import VERIFIED, Record
 from archonctl.service.installed import Installed
@@ -60,7 +61,7 @@ def _written(where: Place, name: str, digest: str, invocation: str) -> Mapping[s
     """What lies there; empty if it is of another start, of another release, or of somebody who does not judge here."""
     path, owner = where.verdict(name), os.getuid() if where.user else 0
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = open_unlinked(path)
         with os.fdopen(handle, "rb") as file:
             value = json.loads(file.read(_LIMIT_BYTES)) if os.fstat(handle).st_uid == owner else None
     except (OSError, ValueError, RecursionError):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from archonctl.cli.endpoint import state_folder
 from archonctl.cli.output import Output
 from archonctl.cli.verbs.probe import EXIT
+
+if TYPE_CHECKING:
+    from archonctl.probe.stored import Stored
 
 
 def run(args: Namespace, out: Output) -> int:
@@ -53,7 +57,8 @@ def _replay(args: Namespace, out: Output) -> int:
     return 0 if found.same else 1
 
 
-def _stored(args: Namespace, out: Output):  # type: ignore[no-untyped-def]
+def _stored(args: Namespace, out: Output) -> tuple[Stored, str]:
+    """The verdict that was meant, and where it lies."""
     from archonctl.service.verdict_store import latest, load
 
     if args.file:
