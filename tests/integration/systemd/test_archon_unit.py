@@ -195,6 +195,21 @@ def test_a_killed_engine_is_started_anew_and_verified_anew(installed: Box, place
     assert after["pid"] != before["pid"]
 
 
+def test_an_engine_that_a_sites_watchdog_ends_is_started_anew(installed: Box, place: Place) -> None:
+    place(binary=counting(installed, f'exec {ENGINE} "$@"'))
+    # No engine here pets a watchdog: one that a site sets ends it by SIGABRT, as it would one that hangs. Without the
+    # verdict, which asks systemd for more time: that puts off the first bite of the watchdog too.
+    quick = "[Service]\nExecStartPost=\nWatchdogSec=2\nTimeoutAbortSec=1\n"
+    installed.put(f"/etc/systemd/system/{UNIT}.d/91-watchdog.conf", quick)
+    installed("systemctl", "daemon-reload")
+    assert start(installed) == 0, journal(installed)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and starts(installed) < 2:
+        time.sleep(0.2)
+    assert starts(installed) >= 2
+    assert "Watchdog timeout" in journal(installed)
+
+
 def test_a_killed_verifier_fails_the_start(installed: Box, place: Place) -> None:
     place()
     installed("systemctl", "start", "--no-block", UNIT)
