@@ -142,7 +142,8 @@ LIES: Mapping[str, Lie] = {
         Engine(stall_others=True, step_s=0.03, lie_above=150), "capacity", "sequence-stalled", SHORT.cap_s + 5,
     ),
     "a prompt that is cut in silence": (
-        Engine(window=200, stated_window=512, truncate=True), "capacity", "prompt-truncated", SHORT.cap_s,
+        # below half of the contract, which is the shortest prompt that the probe sends, however slow the machine
+        Engine(window=150, stated_window=512, truncate=True), "capacity", "prompt-truncated", SHORT.cap_s,
     ),
 }  # fmt: skip
 

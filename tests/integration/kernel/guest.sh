@@ -129,6 +129,7 @@ for _ in $(seq 300); do
 done
 fact oom systemctl show oom -p ActiveState -p Result -p NRestarts
 fact oom-said cat /run/oom-said
+fact oom-kernel sh -c "dmesg | grep -c 'Memory cgroup out of memory'"
 date -s '+400 days' >/dev/null
 sleep 1
 date -s '-800 days' >/dev/null

@@ -137,9 +137,12 @@ def test_a_root_command_of_a_unit_does_not_get_the_units_memlock(facts: Facts) -
 def test_an_engine_that_the_kernel_kills_for_memory_is_tried_five_times_and_no_clock_step_tries_it_again(
     facts: Facts,
 ) -> None:
-    wanted = {"ActiveState=failed", "Result=oom-kill", "NRestarts=5", "exit=0"}
-    assert set(facts["oom"].split()) == wanted
-    assert set(facts["oom-after-clock-steps"].split()) == wanted
+    wanted = {"ActiveState=failed", "NRestarts=5", "exit=0"}
+    # systemd calls the last try by the kernel's word or by the signal, whichever came first: the kernel's count decides
+    assert set(facts["oom"].split()) - wanted in ({"Result=oom-kill"}, {"Result=signal"})
+    assert wanted <= set(facts["oom"].split())
+    assert number(facts, "oom-kernel") == 5
+    assert facts["oom-after-clock-steps"] == facts["oom"]
     assert facts["oom-said"].count("Max locked memory") == 5 == number_of_lines(facts["oom-said-after"])
 
 
