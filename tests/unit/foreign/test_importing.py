@@ -153,8 +153,8 @@ def test_what_is_rendered_comes_back_as_it_was_declared(tmp_path: Path, data: di
     assert comparable(load(found, tmp_path)) == comparable(Endpoint.model_validate(data)), reasons(found)
 
 
-def test_the_archon_endpoint_comes_back_from_its_quadlet(tmp_path: Path) -> None:
-    loaded = load_endpoint(Path("env/archon.toml"), {}, {})
+def test_the_archon_endpoint_comes_back_from_its_quadlet(tmp_path: Path, repository: Path) -> None:
+    loaded = load_endpoint(repository / "env/archon.toml", {}, {})
     release = render_release(loaded, command_of(loaded))
     path = tmp_path / "archon.container"
     path.write_bytes(release.files["archon.container"].content)

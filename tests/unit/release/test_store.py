@@ -143,18 +143,14 @@ def test_a_plain_folder_that_cannot_be_exchanged_is_replaced_file_by_file(
     rendered: Render, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_folder(rendered("a"), out)
-    monkeypatch.setattr(store, "exchange", lambda first, second: False)
-    release = rendered("b", name="other")
-    write_folder(release, out)
-    assert holds(out, release.files)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "exchange", lambda first, second: False)
+        release = rendered("b", name="other")
+        write_folder(release, out)
+        assert holds(out, release.files)
     monkeypatch.chdir(out)
-    monkeypatch.undo()
-    os.chdir(out)
-    try:
-        write_folder(rendered("c"), Path())
-        assert holds(Path(), rendered("c").files)
-    finally:
-        os.chdir("/")
+    write_folder(rendered("c"), Path())
+    assert holds(Path(), rendered("c").files)
 
 
 def test_the_mode_of_a_plain_folder_stays(rendered: Render, out: Path) -> None:
