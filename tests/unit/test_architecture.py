@@ -16,7 +16,7 @@ ORDER = [
     {"errors", "findings"},
     {"memory"},
     {"deployment", "host", "model"},
-    {"engines"},
+    {"engines", "catalogue"},
     {"plan", "runbook"},
     {"release", "foreign", "migration"},
     {"gate"},
