@@ -19,7 +19,7 @@ _SPAN = re.compile(r"([0-9]+)(s|sec|min|m|h)?")
 _SECONDS = {"": 1, "s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600}
 _IMPLIED = re.compile(
     r"Type|Restart(Sec|PreventExitStatus|Steps|MaxDelaySec)?|User|ExecStart|Environment(File)?|TimeoutStartSec|"
-    r"TimeoutStopSec|KillMode|KillSignal|LimitMEMLOCK|Standard(Output|Error)|SyslogIdentifier|Delegate|NotifyAccess|"
+    r"TimeoutStopSec|KillMode|OOMPolicy|KillSignal|LimitMEMLOCK|Standard(Output|Error)|SyslogIdentifier|Delegate|NotifyAccess|"
     r"Log\w+|Protect\w+|NoNewPrivileges|LockPersonality|Restrict\w+|PIDFile|SuccessExitStatus"
 )
 """Keys of ``[Service]`` that the rendered unit decides by itself, or that are read here."""

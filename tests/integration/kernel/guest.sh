@@ -113,20 +113,26 @@ fact unit unit endpoint User=nobody LimitMEMLOCK=1M \
 fact unit-raised show
 
 # the unit's own policy against a real out-of-memory kill, the real limit of locked memory, and a step of the clock
-{
+oom_unit() {
   echo '[Unit]'
   grep '^StartLimit' "$UNIT"
   echo '[Service]'
-  grep -E '^(Restart|Limit|KillMode|TimeoutStartFailureMode)' "$UNIT" | sed 's/^RestartSec=.*/RestartSec=10ms/'
-  printf '%s\n' User=nobody MemoryMax=32M MemorySwapMax=0 StandardOutput=append:/run/oom-said
-  echo "ExecStart=/bin/sh -c 'grep \"Max locked\" /proc/self/limits; exec tail /dev/zero'"
-} >/run/systemd/system/oom.service
+  grep -E '^(Restart|Limit|KillMode|OOMPolicy|TimeoutStartFailureMode)' "$UNIT" | sed 's/^RestartSec=.*/RestartSec=10ms/'
+  printf '%s\n' User=nobody MemoryMax=32M MemorySwapMax=0 "StandardOutput=append:/run/$1-said"
+  echo "ExecStart=/bin/sh -c 'grep \"Max locked\" /proc/self/limits; $2'"
+}
+oom_unit oom 'exec tail /dev/zero' >/run/systemd/system/oom.service
+oom_unit oom-worker 'tail /dev/zero & sleep 1000' >/run/systemd/system/oom-worker.service
 systemctl daemon-reload
-systemctl start oom
-for _ in $(seq 300); do
-  [[ $(systemctl show -p ActiveState --value oom) != failed ]] || break
-  sleep 0.2
+for name in oom oom-worker; do
+  systemctl start "$name"
+  for _ in $(seq 300); do
+    [[ $(systemctl show -p ActiveState --value "$name") != failed ]] || break
+    sleep 0.2
+  done
 done
+fact oom-worker systemctl show oom-worker -p ActiveState -p NRestarts
+fact oom-worker-said cat /run/oom-worker-said
 fact oom systemctl show oom -p ActiveState -p Result -p NRestarts
 fact oom-said cat /run/oom-said
 fact oom-kernel sh -c "dmesg | grep -c 'Memory cgroup out of memory'"

@@ -20,6 +20,7 @@ SINCE = {
     "LogRateLimitBurst": 240,
     "RestrictNamespaces": 233,
     "StartLimitIntervalSec": 230,
+    "OOMPolicy": 243,
     "RestartSteps": 254,
     "RestartMaxDelaySec": 254,
 }
