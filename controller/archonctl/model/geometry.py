@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 from archonctl.errors import ModelError
@@ -33,6 +35,9 @@ class Layer:
     k_width: int = 0
     v_width: int = 0
     window: int = 0
+
+
+_KIND = attrgetter("attention", "kv_heads", "head_dim_k", "head_dim_v", "k_width", "v_width", "window")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,19 @@ class Geometry:
     """Bytes an element of the dtype the model is run in, where the header says it; 0: it does not."""
     indexer_dim: int = 0
     """Width of the key that a sparse-attention indexer keeps beside each MLA row (DeepSeek-V3.2, GLM-5); 0: none."""
+    kinds: tuple[tuple[Layer, int], ...] = field(init=False, repr=False, compare=False)
+    """One serving layer of each kind, in the order of the first of it, and how many are like it: a law goes over a
+    few kinds, not over a hundred layers."""
+
+    def __post_init__(self) -> None:
+        counts = Counter(map(_KIND, self.serving))
+        examples = {_KIND(layer): layer for layer in reversed(self.serving)}
+        object.__setattr__(self, "kinds", tuple((examples[kind], count) for kind, count in counts.items()))
+
+    @property
+    def serving(self) -> tuple[Layer, ...]:
+        """All layers but those for multi-token prediction."""
+        return self.layers[: len(self.layers) - self.nextn_layers] or self.layers
 
     @property
     def latent_dim(self) -> int:

@@ -189,21 +189,20 @@ def allocate(geometry: Geometry, settings: KvSettings) -> KvAllocation:
     if settings.n_ctx == 0 and geometry.trained_context == 0:
         raise ValueError("n_ctx is 0 and the model names no trained context")
     shape = context_shape(settings, geometry.trained_context)
-    serving = geometry.layers[: len(geometry.layers) - geometry.nextn_layers]
     # Without flash attention V is stored transposed, and every layer's V is padded to the widest one.
     v_widest = 0 if settings.flash_attn else max((layer.v_width for layer in geometry.layers), default=0)
-    full = [layer for layer in serving if layer.attention in ("full", "mla")]
-    sliding = [layer for layer in serving if layer.attention == "sliding"]
+    full = [kind for kind in geometry.kinds if kind[0].attention in ("full", "mla")]
+    sliding = [kind for kind in geometry.kinds if kind[0].attention == "sliding"]
     caches = [_cache("full", shape.n_ctx_seq, full, settings, v_widest)]
     if sliding:
-        cells = _sliding_cells(sliding, shape, settings)
+        cells = _sliding_cells([layer for layer, _ in sliding], shape, settings)
         caches.append(_cache("sliding", cells, sliding, settings, v_widest))
-    return KvAllocation(shape, tuple(caches), _recurrent(geometry, len(serving), settings))
+    return KvAllocation(shape, tuple(caches), _recurrent(geometry, settings))
 
 
 def layer_bytes(geometry: Geometry, settings: KvSettings, kv: KvAllocation) -> tuple[int, ...]:
     """What each serving layer keeps of an allocation, in bytes: together all of it."""
-    serving = geometry.layers[: len(geometry.layers) - geometry.nextn_layers]
+    serving = geometry.serving
     v_widest = 0 if settings.flash_attn else max((layer.v_width for layer in geometry.layers), default=0)
     tokens = {cache.kind: cache.tokens for cache in kv.caches}
     tokens_of = {"full": tokens.get("full", 0), "mla": tokens.get("full", 0), "sliding": tokens.get("sliding", 0)}
@@ -228,27 +227,28 @@ def _sliding_cells(layers: Iterable[Layer], shape: ContextShape, settings: KvSet
 
 
 def _cache(
-    kind: Literal["full", "sliding"], cells: int, layers: list[Layer], settings: KvSettings, v_widest: int
+    kind: Literal["full", "sliding"], cells: int, layers: list[tuple[Layer, int]], settings: KvSettings, v_widest: int
 ) -> Cache:
     streams = 1 if settings.kv_unified else settings.n_seq_max
-    k_row = sum(row_bytes(layer.k_width, settings.type_k) for layer in layers)
-    v_row = sum(row_bytes(_v_width(layer, v_widest), settings.type_v) for layer in layers)
-    return Cache(kind, cells, streams, len(layers), k_row * cells * streams, v_row * cells * streams)
+    k_row = sum(count * row_bytes(layer.k_width, settings.type_k) for layer, count in layers)
+    v_row = sum(count * row_bytes(_v_width(layer, v_widest), settings.type_v) for layer, count in layers)
+    total = sum(count for _, count in layers)
+    return Cache(kind, cells, streams, total, k_row * cells * streams, v_row * cells * streams)
 
 
 def _v_width(layer: Layer, v_widest: int) -> int:
     return 0 if layer.attention == "mla" else max(layer.v_width, v_widest)
 
 
-def _recurrent(geometry: Geometry, serving: int, settings: KvSettings) -> RecurrentState | None:
+def _recurrent(geometry: Geometry, settings: KvSettings) -> RecurrentState | None:
     state = geometry.recurrent
-    layers = sum(layer.attention == "recurrent" for layer in geometry.layers[:serving])
+    layers = sum(count for layer, count in geometry.kinds if layer.attention == "recurrent")
     if state is None or layers == 0:
         return None
     rows = layers * settings.n_seq_max
     return RecurrentState(
         cells=settings.n_seq_max,
-        layers=serving,
+        layers=len(geometry.serving),
         r_bytes=state.conv_elements * F32_BYTES * rows,
         s_bytes=state.ssm_elements * F32_BYTES * rows,
     )

@@ -42,11 +42,11 @@ def element_bytes(dtype: str) -> int:
 def rates(geometry: Geometry, *, tp: int = 1, dtype: str = "auto") -> Rates:
     """Bytes a token on one of ``tp`` ranks. A latent row (MLA) is whole on every rank."""
     size = element_bytes(dtype)
-    serving = geometry.layers[: len(geometry.layers) - geometry.nextn_layers] or geometry.layers
-    latents = sum(layer.attention == "mla" for layer in serving)
+    kinds = geometry.kinds
+    latents = sum(count for layer, count in kinds if layer.attention == "mla")
     return Rates(
-        full=sum(_layer(layer, tp, size) for layer in serving if layer.attention in ("full", "mla", "chunked")),
-        sliding=sum(_layer(layer, tp, size) for layer in serving if layer.attention == "sliding"),
+        full=sum(n * _layer(layer, tp, size) for layer, n in kinds if layer.attention in ("full", "mla", "chunked")),
+        sliding=sum(n * _layer(layer, tp, size) for layer, n in kinds if layer.attention == "sliding"),
         indexer=latents * INDEXER_BYTES if geometry.indexer_dim else 0,
     )
 
