@@ -96,8 +96,12 @@ class UnitState:
 
     @property
     def ended(self) -> bool:
-        """True once it is down; a unit on its way down is not yet."""
-        return self.active in ("failed", "inactive")
+        """True once it is down; a unit on its way down is not yet, nor is one between two tries.
+
+        From systemd 254 on a unit passes ``failed`` or ``inactive`` before it waits for its next try; its sub-state
+        tells (unit-def.c, SERVICE_FAILED_BEFORE_AUTO_RESTART).
+        """
+        return self.active in ("failed", "inactive") and not self.sub.endswith("-before-auto-restart")
 
 
 def systemctl(*words: str, timeout_s: float = 60.0) -> str:

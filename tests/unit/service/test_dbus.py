@@ -151,3 +151,19 @@ def test_dependants_are_followed_through_others_and_only_what_runs_counts() -> N
 
 def test_this_test_leaves_pystemd_alone(tmp_path: Path) -> None:
     assert getattr(sys.modules.get("pystemd.dbuslib"), "DBus", None) is not FakeBus
+
+
+@pytest.mark.parametrize(
+    ("active", "sub", "ended"),
+    [
+        ("active", "running", False),
+        ("deactivating", "stop-sigterm", False),
+        ("activating", "auto-restart", False),
+        ("failed", "failed-before-auto-restart", False),
+        ("inactive", "dead-before-auto-restart", False),
+        ("failed", "failed", True),
+        ("inactive", "dead", True),
+    ],
+)
+def test_a_unit_between_two_tries_has_not_ended(active: str, sub: str, ended: bool) -> None:
+    assert UnitState(active, sub, "exit-code", 0, 0, 1, 1, "i", "", "", 0).ended is ended
