@@ -8,6 +8,7 @@ Layouts that pack layers of unlike pages side by side (DeepSeek-V4) are not cove
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,6 +31,8 @@ class LayerSpec:
     window: int = 0
     state_bytes: int = 0
     padded_bytes: int = 0
+    heads: int = 0
+    """KV heads of the rank: layers as wide as each other, but cut otherwise, are not one kind."""
 
     @property
     def page_bytes(self) -> int:
@@ -66,16 +69,19 @@ def form_groups(
 
     ``hybrid_manager`` False is ``--disable-hybrid-kv-cache-manager``: local layers are then charged in full.
     ``spread``: below this ratio of the largest to the smallest kind, all kinds are padded to the largest
-    (1.5 in vLLM 0.32.0, 1.25 in 0.11). Raises DeclarationError ``kv-pages-unlike`` where no rule applies.
+    (1.5 in vLLM 0.32.0, 1.25 in 0.11). Raises DeclarationError ``kv-pages-unlike`` or ``kv-manager-needed`` where vLLM
+    would not boot either.
     """
-    if not hybrid_manager:
-        buckets = [_promoted(bucket, buckets) for bucket in buckets]
     buckets = _merged(buckets)
     if not buckets:
         return ()
-    if len(buckets) == 1 or _same_type([bucket.spec for bucket in buckets]):
+    if _same_type([bucket.spec for bucket in buckets]):
         return (_group(buckets, stages),)
+    if not hybrid_manager:
+        return (_group(_promoted(buckets), stages),)
     unified = _unified(buckets)
+    if unified is None:
+        return (_group(_in_full(buckets), stages),)
     if len({bucket.spec for bucket in unified}) < len(unified):
         unified = _merged(unified)
     counts = [len(bucket.stages) for bucket in unified]
@@ -125,8 +131,11 @@ def _same_type(specs: Sequence[LayerSpec]) -> bool:
     return all(spec.kind == first.kind and spec.window == first.window for spec in specs)
 
 
-def _unified(buckets: Sequence[Bucket]) -> list[Bucket]:
-    """All pages as large as the largest: longer blocks where that divides, padding where it does not."""
+def _unified(buckets: Sequence[Bucket]) -> list[Bucket] | None:
+    """All pages as large as the largest: longer blocks where that divides, padding where it does not.
+
+    None where a latent layer's page does not divide: its rows cannot be padded to just any page.
+    """
     largest = max(bucket.spec.page_bytes for bucket in buckets)
     unified: list[Bucket] = []
     for bucket in buckets:
@@ -138,19 +147,43 @@ def _unified(buckets: Sequence[Bucket]) -> list[Bucket]:
         elif spec.kind != "mla":
             spec = replace(spec, padded_bytes=largest)
         else:
-            raise DeclarationError(
-                "kv-pages-unlike",
-                f"pages of {spec.page_bytes:,} and {largest:,} bytes cannot share one pool of blocks",
-                hint="vLLM stores such models in a layout of its own, which no law here covers",
-            )
+            return None
         unified.append(Bucket(spec, bucket.stages))
     return unified
 
 
-def _promoted(bucket: Bucket, buckets: Sequence[Bucket]) -> Bucket:
-    """A local layer beside full ones, charged like a full one."""
-    blocks = {other.spec.block_tokens for other in buckets if other.spec.kind in ("full", "mla")}
-    if bucket.spec.kind not in ("sliding", "chunked") or not blocks:
+def _in_full(buckets: Sequence[Bucket]) -> list[Bucket]:
+    """What is left where pages cannot be made equal: windows beside latent layers are charged in full."""
+    if any(bucket.spec.kind == "sliding" for bucket in buckets):
+        with suppress(DeclarationError):
+            if all(bucket.spec.kind != "chunked" for bucket in buckets):
+                return _promoted(buckets)
+    pages = " and ".join(f"{size:,}" for size in sorted({bucket.spec.page_bytes for bucket in buckets}))
+    raise DeclarationError(
+        "kv-pages-unlike",
+        f"pages of {pages} bytes cannot share one pool of blocks",
+        hint="vLLM stores such models in a layout of its own, which no law here covers",
+    )
+
+
+def _promoted(buckets: Sequence[Bucket]) -> list[Bucket]:
+    """Local layers beside full ones, charged like them: one table for all. Raises where other kinds remain."""
+    blocks = {bucket.spec.block_tokens for bucket in buckets if bucket.spec.kind in ("full", "mla")}
+    promoted = [_charged_in_full(bucket, blocks) if blocks else bucket for bucket in buckets]
+    windows = {(bucket.spec.kind, bucket.spec.window) for bucket in buckets if bucket.spec.window}
+    mixed = len(windows) > len({kind for kind, _ in windows}) and all(bucket.spec.kind != "mla" for bucket in buckets)
+    if mixed or not _same_type([bucket.spec for bucket in promoted]):
+        kinds = ", ".join(sorted({bucket.spec.kind for bucket in buckets}))
+        raise DeclarationError(
+            "kv-manager-needed",
+            f"without the hybrid cache manager one table must serve all layers; {kinds} layers cannot share one",
+            hint="take --disable-hybrid-kv-cache-manager out",
+        )
+    return promoted
+
+
+def _charged_in_full(bucket: Bucket, blocks: set[int]) -> Bucket:
+    if bucket.spec.kind not in ("sliding", "chunked"):
         return bucket
-    size = blocks.pop() if len(blocks) == 1 else bucket.spec.block_tokens
+    size = next(iter(blocks)) if len(blocks) == 1 else bucket.spec.block_tokens
     return Bucket(replace(bucket.spec, kind="full", window=0, block_tokens=size), bucket.stages)

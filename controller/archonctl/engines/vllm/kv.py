@@ -43,7 +43,8 @@ class KvSettings:
 class KvPlan:
     """What vLLM prints after profiling. ``kv_tokens`` is the printed figure, ``served_tokens`` concurrency x length.
 
-    ``block_bytes`` is of the stage that binds. ``refusal`` is a stable code, "" where the engine boots.
+    ``block_bytes`` is of the stage that binds. ``refusal`` is a stable code, "" where the engine boots. It is of the
+    first stage that is short: ``refused_blocks`` and ``refused_block_bytes`` are what its message is about.
     """
 
     blocks: int
@@ -52,6 +53,8 @@ class KvPlan:
     kv_tokens: int
     served_tokens: int
     refusal: str = ""
+    refused_blocks: int = 0
+    refused_block_bytes: int = 0
 
     @property
     def max_concurrency(self) -> float:
@@ -62,6 +65,11 @@ class KvPlan:
     def request_bytes(self) -> int:
         """Memory of one request of full length, on the stage that binds."""
         return self.request_blocks * self.block_bytes
+
+    @property
+    def needed_bytes(self) -> int:
+        """What the refusal of a length names as needed: of the first stage that is short."""
+        return self.request_blocks * self.refused_block_bytes
 
 
 def ceil_div(value: int, by: int) -> int:
@@ -102,8 +110,10 @@ def plan_kv(groups: Sequence[Group], available_bytes: int | Sequence[int], setti
         raise ValueError("no cache groups")
     sizes = block_bytes(groups)
     memory = [available_bytes] * len(sizes) if isinstance(available_bytes, int) else available_bytes
-    blocks, size = min((max(0, have) // each, each) for have, each in zip(memory, sizes, strict=True) if each)
-    blocks = settings.blocks_override or blocks
+    stages = [(max(0, have) // each, each) for have, each in zip(memory, sizes, strict=True) if each]
+    if settings.blocks_override:
+        stages = [(settings.blocks_override, each) for _, each in stages]
+    blocks, size = min(stages)
     need = request_blocks(groups, settings.max_model_len, settings)
     # In this order, as floats: the engine's own rounding decides the last token.
     served = int(blocks / need * settings.max_model_len)
@@ -112,17 +122,27 @@ def plan_kv(groups: Sequence[Group], available_bytes: int | Sequence[int], setti
         # A table of states alone counts as one block of the whole length.
         sizes_of_blocks = [g.block_tokens for g in groups if g.specs[0].kind != "mamba"] or [settings.max_model_len]
         printed = blocks // len(groups) * min(sizes_of_blocks) * settings.context_shards
-    return KvPlan(blocks, size, need, printed, served, _refusal(groups, blocks, need, settings))
+    return KvPlan(blocks, size, need, printed, served, *_refusal(groups, stages, memory, need, settings))
 
 
-def _refusal(groups: Sequence[Group], blocks: int, need: int, settings: KvSettings) -> str:
-    if blocks <= 0:
-        return "kv-no-memory"
-    if need > blocks - settings.null_block:
-        return "kv-request-too-long"
+def _refusal(
+    groups: Sequence[Group],
+    stages: Sequence[tuple[int, int]],
+    memory: Sequence[int],
+    need: int,
+    settings: KvSettings,
+) -> tuple[str, int, int]:
+    """The code, and blocks and bytes a block of the stage that it is about; "" and 0 where the engine boots."""
+    for (blocks, size), have in zip(stages, memory, strict=False):
+        held_back = size if settings.null_block else 0
+        if (size * blocks if settings.blocks_override else have) <= held_back or not blocks:
+            return "kv-no-memory", blocks, size
+        if need > blocks - settings.null_block:
+            return "kv-request-too-long", blocks, size
+    blocks, size = min(stages)
     if settings.max_num_seqs > blocks and any(group.specs[0].kind == "mamba" for group in groups):
-        return "kv-states-short"
-    return ""
+        return "kv-states-short", blocks, size
+    return "", 0, 0
 
 
 def estimate_max_len(groups: Sequence[Group], blocks: int, settings: KvSettings, ceiling: int) -> int:

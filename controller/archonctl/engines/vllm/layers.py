@@ -82,13 +82,15 @@ def rank_buckets(geometry: Geometry, settings: RankSettings) -> tuple[Bucket, ..
     Raises DeclarationError ``kv-dtype-unknown``, ``pp-partition-invalid`` or ``kv-state-unknown`` (a hybrid whose
     state sizes are not known and whose block size was not printed).
     """
-    serving = geometry.layers[: len(geometry.layers) - geometry.nextn_layers] or geometry.layers
+    serving, alike = geometry.serving, None
     if settings.draft_layers:
         serving = (*serving, *_draft(geometry, settings.draft_layers))
+    elif settings.pp == 1 and not settings.partition:
+        alike = [(layer, (0,) * count) for layer, count in geometry.kinds]
     size = element_bytes(settings)
     block, padded, state = _blocks(geometry, serving, settings, size)
     found: dict[LayerSpec, tuple[int, ...]] = {}
-    for layer, stages in _alike(serving, settings):
+    for layer, stages in alike or _alike(serving, settings):
         specs = _specs(layer, settings, size, block, geometry.indexer_dim)
         if layer.attention == "recurrent":
             specs = [LayerSpec("mamba", block, state_bytes=state, padded_bytes=padded)]
@@ -123,7 +125,8 @@ def _specs(layer: Layer, settings: RankSettings, size: int, block: int, indexer:
         return rows
     if layer.attention in ("full", "sliding", "chunked", "mla"):
         kind = "full" if layer.attention == "mla" else layer.attention
-        return [LayerSpec(kind, block, token_bytes(layer, settings.tp, size), layer.window)]
+        heads = max(1, layer.kv_heads // settings.tp)
+        return [LayerSpec(kind, block, token_bytes(layer, settings.tp, size), layer.window, heads=heads)]
     return []
 
 
