@@ -23,6 +23,8 @@ ORDER = [
     {"ledger"},
     {"probe"},
     {"service"},
+    {"observe"},
+    {"doctor"},
     {"cli"},
 ]
 # host/ reads a declared profile and model/ a declared manifest, both as the declaration names and writes them.

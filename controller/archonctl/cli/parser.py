@@ -41,6 +41,7 @@ examples:
 
 VERBS: dict[str, str] = {
     "plan": "will the contract hold? judged before anything starts",
+    "doctor": "look this machine over, and every declared endpoint: drivers, limits, disks, ports, clock, plans",
     "gate": "refuse stale knobs, short contracts and traps in what starts an engine, before it is started",
     "render": "write env file, argv and systemd unit of an endpoint into a folder",
     "up": "start an endpoint and verify it: plan, render, start, boot ledger, full-height requests, verdict",
@@ -54,6 +55,7 @@ VERBS: dict[str, str] = {
     "verdict": "a stored verdict with its evidence, or the same evidence judged by today's rules",
     "predictions": "figures that were named before a change, and how they turned out",
     "verify": "the verdict on an installed unit's start: its boot log and full-height requests",
+    "exporter": "Prometheus metrics of every installed endpoint: contract, verdict, plan, unit, engine, host",
     "stop": "stop the engine that 'up' left running, or an installed unit",
     "ledger": "read an engine's boot log: what it allocated, as evidence",
     "inspect": "what a model file needs, from its header alone",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from archonctl.cli.marks import MARK, UNSEEN
 from archonctl.cli.output import Output
 from archonctl.deployment.schema import Contract
 from archonctl.probe.predictions import Scored
 from archonctl.probe.values import Cost, Leg, Verdict
 
-_MARK = {"pass": ("✓", "ok", "green"), "fail": ("✗", "FAIL", "red"), "skip": ("-", "-", "dim")}
-_UNSEEN = ("?", "?", "yellow")
 _DEPTH = {
     "ledger": ", by the boot log alone: no full-height request was sent",
     "admission": ", admitted at full height but not held to the end",
@@ -20,7 +19,7 @@ WORD = {"holds": ("HOLDS", "green"), "broken": ("BROKEN", "red"), "no evidence":
 
 def leg_text(leg: Leg, out: Output) -> str:
     """One line a leg; a failed one also names its code."""
-    mark, plain, colour = _MARK.get(leg.status, _UNSEEN)
+    mark, plain, colour = MARK.get(leg.status, UNSEEN)
     code = f"  [{leg.code}]" if leg.code and leg.status in ("fail", "no evidence") else ""
     took = f"  {leg.seconds:.1f} s" if leg.seconds >= 0.05 else ""
     head = out.paint(f"{mark if out.unicode else plain} {leg.id:<13}", colour)

@@ -61,6 +61,16 @@ def sha256_of(path: Path, cache: Path | None = None, progress: Progress | None =
     return Verified(digest, info.st_size, False)
 
 
+def remembered_sha256(path: Path, cache: Path | None = None) -> str:
+    """The digest of a file as it was last read, if nobody has touched it since; empty where it is not remembered.
+
+    Reads nothing of the file itself. Raises OSError where it is not there.
+    """
+    known = _noted((cache or cache_folder()) / f"{_key(path.stat())}.json")
+    found = known.get("sha256")
+    return found if isinstance(found, str) else ""
+
+
 def _read(handle: int, path: Path, info: os.stat_result, note: Path, progress: Progress | None) -> str:
     """The digest, from where an earlier read of the same file stopped."""
     state, done = _stopped(note)

@@ -64,7 +64,11 @@ def _memlock(read: Reader) -> int | Literal["unlimited"] | None:
     status = re.search(r"^CapEff:\t([0-9a-f]{1,16})$", read.text("/proc/self/status") or "", re.MULTILINE)
     if status and int(status[1], 16) & _CAP_IPC_LOCK:
         return "unlimited"
-    limits = read.text("/proc/self/limits") or ""
+    return memlock_of(read.text("/proc/self/limits") or "")
+
+
+def memlock_of(limits: str) -> int | Literal["unlimited"] | None:
+    """KiB that the process of this ``/proc/PID/limits`` may lock (its soft limit); None where it does not say."""
     line = re.search(r"^Max locked memory +(unlimited|[0-9]{1,20}) ", limits, re.MULTILINE | re.ASCII)
     if line is None:
         return None
