@@ -1,0 +1,152 @@
+"""What the files of an installed endpoint and its unit say. Needs no privileges."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import get_args
+
+from archonctl import __version__
+from archonctl.errors import ArchonError
+from archonctl.observe.values import Sample, one_hot, sample
+from archonctl.probe.stored import Stored
+from archonctl.release.load import StoredRelease
+from archonctl.service.installed import Installed, argv_of, below
+from archonctl.service.predictions import scores
+from archonctl.service.running import cmdline_of, runs
+from archonctl.service.status import Status, StatusWord, status
+from archonctl.service.unit import UnitState
+from archonctl.service.verdict_store import kept, load
+
+UNIT_STATES = ("active", "activating", "deactivating", "reloading", "inactive", "failed")
+VERDICTS = tuple(word.replace(" ", "_") for word in get_args(StatusWord))
+OUTCOMES = ("hit", "falsified", "open")
+_START_LIMIT = "start-limit-hit"
+
+
+@dataclass(slots=True)
+class StartLimit:
+    """Counts how often systemd was seen to give a unit up. A restart of the counter is a restart of the exporter."""
+
+    hits: int = 0
+    _inside: bool = field(default=False)
+
+    def see(self, state: UnitState) -> int:
+        """Take one look in."""
+        inside = state.active == "failed" and state.result == _START_LIMIT
+        self.hits += inside and not self._inside
+        self._inside = inside
+        return self.hits
+
+
+def state_look(installed: Installed, state: UnitState) -> list[Sample]:
+    """Contract, verdict, live capacity and predictions of one endpoint. Raises HostRefusal ``state-unreadable``."""
+    name, found = installed.name, status(installed, state)
+    samples = one_hot("archon_verdict", name, VERDICTS, found.word.replace(" ", "_"))
+    if found.verdict_at is not None:
+        samples.append(sample("archon_verdict_timestamp_seconds", name, value=found.verdict_at))
+        samples.append(sample("archon_evidence_age_seconds", name, value=max(0.0, time.time() - found.verdict_at)))
+    try:
+        release = installed.stored(found.release)
+    except ArchonError:
+        return samples  # nothing is declared, or not readably: the verdict above says what is known
+    return samples + _declared(installed, release, found, state)
+
+
+def _declared(installed: Installed, release: StoredRelease, found: Status, state: UnitState) -> list[Sample]:
+    name, endpoint = installed.name, release.loaded.endpoint
+    contract = endpoint.contract
+    samples = [
+        sample("archon_endpoint_info", name, endpoint.engine.kind, endpoint.engine.version, found.release, value=1),
+        sample("archon_contract_seqs", name, value=contract.seqs),
+        sample("archon_contract_seq_len_tokens", name, value=contract.len),
+        sample("archon_contract_tokens", name, value=contract.tokens),
+        sample("archon_contract_margin_ratio", name, value=contract.margin),
+    ]
+    if (live := live_tokens(installed, found.release, state)) is not None:
+        samples.append(sample("archon_live_capacity_tokens", name, value=live))
+        samples.append(sample("archon_contract_spare_tokens", name, value=live - contract.tokens))
+    outcomes = dict.fromkeys(OUTCOMES, 0)
+    for each in scores(installed.folder, endpoint.predict):
+        if each.declared is None:
+            continue  # withdrawn: what is shown must be what is declared, and bounded by it
+        value = each.last.value if each.last is not None else {}
+        outcomes[_outcome(value)] += 1
+        if isinstance(off := value.get("off"), int | float):
+            samples.append(sample("archon_prediction_error_ratio", name, each.name, value=off))
+    return samples + [sample("archon_predictions", name, key, value=count) for key, count in outcomes.items()]
+
+
+def _outcome(value: dict[str, object]) -> str:
+    score = value.get("score")
+    return score if isinstance(score, str) and score in OUTCOMES else "open"
+
+
+def live_tokens(installed: Installed, release: str, state: UnitState) -> int | None:
+    """KV tokens by the boot log of the start that runs now; None where no verdict is about it."""
+    if state.active != "active" or not state.invocation:
+        return None
+    for each in kept(installed.folder, release):
+        try:
+            stored = load(each.path)
+        except ArchonError:
+            continue
+        if stored.value.get("invocation") == state.invocation:
+            return logged_tokens(stored)
+    return None
+
+
+def logged_tokens(stored: Stored) -> int | None:
+    """The lower bound of what a boot log said, as the verdict took it."""
+    probe = stored.value.get("probe")
+    facts = probe.get("facts") if isinstance(probe, dict) else None
+    tokens = facts.get("kv_tokens_logged") if isinstance(facts, dict) else None
+    return tokens if isinstance(tokens, int) else None
+
+
+def unit_look(installed: Installed, state: UnitState, limit: StartLimit) -> list[Sample]:
+    """State, restarts, start limit and the refusal before the latest start."""
+    name = installed.name
+    samples = one_hot("archon_unit_state", name, UNIT_STATES, state.active)
+    samples.append(sample("archon_unit_restarts_total", name, value=state.restarts))
+    samples.append(sample("archon_unit_start_limit_hits_total", name, value=limit.see(state)))
+    if state.active == "active" and state.active_us:
+        since = time.time() - (time.monotonic() - state.active_us / 1e6)
+        samples.append(sample("archon_unit_active_timestamp_seconds", name, value=since))
+    if (refused := _refusal(installed)) is not None:
+        samples.append(sample("archon_unit_refusal", name, refused[0], value=refused[1]))
+    if state.main_pid and (matches := _runs(installed, state)) is not None:
+        samples.append(sample("archon_release_runs", name, value=matches))
+    return samples
+
+
+def _refusal(installed: Installed) -> tuple[str, float] | None:
+    """Code and time of the latest refusal of a start, by what the checks or the verdict left in ``/run``."""
+    found: list[tuple[float, str]] = []
+    where = installed.where
+    for path in (where.refusal(installed.name), where.run / f"{installed.name}.preflight"):
+        try:
+            there = below(installed.root, path)
+            words, at = there.read_text(encoding="utf-8", errors="replace")[:4096].split(), there.stat().st_mtime
+        except OSError:
+            continue
+        if len(words) >= 3 and words[0] == "refused":
+            found.append((at, words[2]))
+    at, code = max(found, default=(0.0, ""))
+    return (code, at) if code else None
+
+
+def _runs(installed: Installed, state: UnitState) -> bool | None:
+    digest = installed.current()
+    try:
+        argv = argv_of(installed.stored(digest))
+    except ArchonError:
+        return None
+    if not cmdline_of(state.main_pid, installed.proc):
+        return None
+    return runs(argv, state.main_pid, installed.proc, installed.known_cmdline(digest))
+
+
+def exporter_sample() -> Sample:
+    """Which archonctl it is."""
+    return sample("archon_exporter_info", __version__, value=1)

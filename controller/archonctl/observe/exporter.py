@@ -1,0 +1,150 @@
+"""Looks in their own time, scrapes at any time: a dead or slow engine costs a scrape nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from archonctl.errors import ArchonError
+from archonctl.host.capacity import card_capacity, host_capacity
+from archonctl.host.load import load_host
+from archonctl.observe.board import Board
+from archonctl.observe.catalogue import Look
+from archonctl.observe.endpoint_look import StartLimit, state_look, unit_look
+from archonctl.observe.engine_look import engine_look
+from archonctl.observe.host_look import host_look
+from archonctl.observe.plan_look import capacity_look, plan_look
+from archonctl.observe.values import Sample
+from archonctl.plan.build import plan_endpoint
+from archonctl.probe.faults import Fault
+from archonctl.release.load import StoredRelease
+from archonctl.service.installed import Installed
+from archonctl.service.unit import UnitState
+
+EVERY_S = 15.0
+PLAN_EVERY_S = 900.0
+"""A plan reads the model's header and the machine's free memory; neither changes from one scrape to the next."""
+WORKERS = 16
+"""Engines that are asked at once. One that hangs holds a worker for the few seconds of its bound."""
+
+Show = Callable[[Installed], UnitState]
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    installed: Installed
+    limit: StartLimit = field(default_factory=StartLimit)
+    pending: dict[Look, Future[None]] = field(default_factory=dict)
+    planned: tuple[str, float] = ("", 0.0)
+    """The release whose plan is shown, and when it was made."""
+
+
+class Looker:
+    """Takes every look again and again, and puts what it sees on the board."""
+
+    def __init__(
+        self, board: Board, endpoints: Callable[[], Iterable[Installed]], show: Show, say: Callable[[str], None]
+    ) -> None:
+        """``endpoints`` lists what is installed now; ``show`` is what systemd says of a unit (raises HostRefusal);
+        ``say`` hears when a look begins to fail, and when it is well again.
+        """
+        self._board, self._list, self._show, self._say = board, endpoints, show, say
+        self._failing: dict[tuple[str, Look], str] = {}
+        self._known: dict[str, _Endpoint] = {}
+        self._pool = ThreadPoolExecutor(WORKERS, "look")
+
+    def run(self, stop: threading.Event, every_s: float = EVERY_S) -> None:
+        """Until ``stop`` is set."""
+        while not stop.is_set():
+            began = time.monotonic()
+            self.once()
+            stop.wait(max(0.1, every_s - (time.monotonic() - began)))
+
+    def once(self, wait_s: float = 0.0) -> None:
+        """One round; waits at most ``wait_s`` for looks that take their own time."""
+        found = {each.name: each for each in self._list()}
+        self._known = {name: self._known.get(name) or _Endpoint(each) for name, each in found.items()}
+        self._board.keep_only(self._known)
+        self._take("", "host", host_look)
+        for each in self._known.values():
+            self._files(each)
+        end = time.monotonic() + wait_s
+        for future in [future for each in self._known.values() for future in each.pending.values()]:
+            if (left := end - time.monotonic()) > 0:
+                _settled(future, left)
+
+    def close(self) -> None:
+        """Take no new look; those under way end by their own bounds."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _files(self, each: _Endpoint) -> None:
+        name, installed = each.installed.name, each.installed
+        state: UnitState | None = None
+
+        def unit() -> list[Sample]:
+            nonlocal state
+            state = self._show(installed)
+            return unit_look(installed, state, each.limit)
+
+        self._take(name, "unit", unit)
+        if state is None:
+            return
+        now = state
+        self._take(name, "state", lambda: state_look(installed, now))
+        try:
+            release = installed.stored(installed.current())
+        except ArchonError as err:
+            self._failed(name, "plan", err)
+            return
+        if each.planned[0] != release.digest or time.monotonic() - each.planned[1] > PLAN_EVERY_S:
+            each.planned = (release.digest, time.monotonic())
+            self._begin(each, "plan", lambda: _plan(name, release))
+        if now.active == "active":
+            self._begin(each, "engine", lambda: engine_look(name, release.loaded.endpoint))
+        else:
+            self._board.fail(name, "engine")
+
+    def _begin(self, each: _Endpoint, look: Look, work: Callable[[], Sequence[Sample]]) -> None:
+        """Take a look in a worker, unless the last one is still under way: that one is late."""
+        name, last = each.installed.name, each.pending.get(look)
+        if last is not None and not last.done():
+            self._board.fail(name, look)
+            return
+        each.pending[look] = self._pool.submit(self._take, name, look, work)
+
+    def _take(self, name: str, look: Look, work: Callable[[], Sequence[Sample]]) -> None:
+        try:
+            self._board.put(name, look, work())
+        except (ArchonError, Fault, OSError) as err:
+            self._failed(name, look, err)
+        except Exception as err:
+            self._failed(name, look, err)
+            raise  # a defect of ours: it comes up where the look is awaited
+        else:
+            if self._failing.pop((name, look), ""):
+                self._say(f"{name}: {look}: well again")
+
+    def _failed(self, name: str, look: Look, err: Exception) -> None:
+        self._board.fail(name, look)
+        why = str(getattr(err, "message", "") or err or type(err).__name__)[:300]
+        if (name, look) not in self._failing:
+            self._say(f"{name}: {look}: {why}")
+        self._failing[name, look] = why
+
+
+def _settled(future: Future[None], timeout_s: float) -> None:
+    try:
+        future.result(timeout_s)
+    except TimeoutError:
+        return
+
+
+def _plan(name: str, release: StoredRelease) -> list[Sample]:
+    host, plan = load_host(release.loaded), plan_endpoint(release.loaded)
+    samples = plan_look(name, plan) + capacity_look(name, "host", None, host_capacity(host))
+    for card in host.cards:
+        samples += capacity_look(name, "device", card.index, card_capacity(card))
+    return samples

@@ -1,0 +1,71 @@
+"""``/metrics`` over HTTP, in Prometheus text or OpenMetrics as the scraper asks for it."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import generate_latest
+
+from archonctl.errors import HostRefusal
+from archonctl.observe.board import Board
+from archonctl.observe.endpoint_look import exporter_sample
+from archonctl.observe.expose import BoardCollector
+
+IDLE_S = 10.0
+"""How long a client may take over its request: a scrape is one line and a few headers."""
+_CLIENTS = 32
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = IDLE_S
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """A scrape every few seconds is no news."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    request_queue_size = _CLIENTS
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+def registry(board: Board) -> CollectorRegistry:
+    """What is shown: our metrics and nothing of the process's own."""
+    found = CollectorRegistry()
+    found.register(BoardCollector(board, (exporter_sample(),)))
+    return found
+
+
+def text(board: Board) -> str:
+    """The board in Prometheus text, for a textfile collector or a look by hand."""
+    return generate_latest(registry(board)).decode("utf-8")
+
+
+@contextmanager
+def serving(board: Board, host: str, port: int) -> Iterator[int]:
+    """A server that answers while the context lasts. Raises HostRefusal ``port-in-use``, ``listen-unavailable``."""
+    kind = _Server6 if ":" in host else _Server
+    try:
+        server = make_server(host, port, make_wsgi_app(registry(board)), kind, _Handler)
+    except OSError as err:
+        code = "port-in-use" if err.errno == errno.EADDRINUSE else "listen-unavailable"
+        why = f"{host} port {port}: {err.strerror or err}"
+        raise HostRefusal(code, why, hint="choose another with --listen ADDRESS:PORT") from None
+    with server:
+        thread = threading.Thread(target=server.serve_forever, name="scrapes", daemon=True)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
