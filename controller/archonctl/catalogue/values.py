@@ -16,7 +16,7 @@ class Quant:
     """One form in which a model's weights are published.
 
     ``bytes`` are those of its files, None where no public figure was found; ``size`` is then the estimate by the law of
-    the quant and otherwise exact. ``tensors`` shares the best figure out over the classes. "" is unknown.
+    the quant and otherwise exact. ``tensors`` shares the best figure out over the classes. "" and () are unknown.
     """
 
     name: str
@@ -24,7 +24,8 @@ class Quant:
     bytes: int | None
     bytes_source: str
     revision: str
-    sha256: str
+    sha256: tuple[str, ...]
+    """Of each of its files, in their order."""
     repo: str
     file: str
     size: Interval
