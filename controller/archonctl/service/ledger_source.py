@@ -20,6 +20,8 @@ from archonctl.service.logtail import LINE_LIMIT_BYTES, READ_BYTES
 from archonctl.service.unit import show
 
 _ANSWER_S = 20.0
+_NO_LOG = ("none", "passthrough", "passthrough-tty")
+"""Log drivers of podman and docker that keep nothing."""
 _POLL_S = 0.05
 SETTLE_S = 1.0
 """How long a followed log is read on once the engine serves: what it settles to is printed about then."""
@@ -60,12 +62,13 @@ def unit_command(name: str, *, follow: bool = False) -> list[str]:
 
 def container_command(name: str, *, follow: bool = False) -> list[str]:
     """``podman logs`` or ``docker logs`` of a container's last start, whichever has it. Raises HostRefusal
-    ``container-unknown``."""
+    ``container-unknown``, and ``log-unreadable`` where its log driver keeps none."""
     if name.startswith("-"):
         raise UsageError("container-unknown", f"{name!r} is no name of a container", where="--container")
     said: list[str] = []
     for runtime in RUNTIMES:
-        words = [runtime, "inspect", "--type", "container", "--format", "{{.State.StartedAt}}", name]
+        asked = "{{.State.StartedAt}}\n{{.HostConfig.LogConfig.Type}}"
+        words = [runtime, "inspect", "--type", "container", "--format", asked, name]
         try:
             done = subprocess.run(
                 words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ANSWER_S, check=False
@@ -76,7 +79,15 @@ def container_command(name: str, *, follow: bool = False) -> list[str]:
         if done.returncode:
             said.append(f"{runtime}: {(done.stderr.strip().splitlines() or ['not found'])[-1][:200]}")
             continue
-        since = _since(done.stdout)
+        started, _, driver = done.stdout.partition("\n")
+        if driver.strip() in _NO_LOG:
+            raise HostRefusal(
+                "log-unreadable",
+                f"{runtime} keeps no log of {name}: its log driver is {driver.strip()}",
+                where=name,
+                hint="what it prints is with what started it: --unit NAME where that is a unit",
+            )
+        since = _since(started)
         return [runtime, "logs", *(["--since", since] if since else []), *(["--follow"] if follow else []), name]
     raise HostRefusal("container-unknown", "; ".join(said), where=name)
 
@@ -84,9 +95,11 @@ def container_command(name: str, *, follow: bool = False) -> list[str]:
 def _since(started: str) -> str:
     """RFC 3339 as both take it; podman prints "2026-01-01 10:00:00.123 +0100 CET". Empty where it says nothing."""
     words = started.split()
+    if started.startswith("0001"):
+        return ""
     if len(words) >= 3 and len(words[2]) == 5:
         return f"{words[0]}T{words[1]}{words[2][:3]}:{words[2][3:]}"
-    return words[0] if len(words) == 1 and not words[0].startswith("0001") else ""
+    return words[0] if len(words) == 1 else ""
 
 
 @contextmanager
@@ -115,7 +128,7 @@ def output_of(command: list[str]) -> Iterator[IO[bytes]]:
         process.wait()
     if status:
         message = f"{command[0]} ended with {status}: what was read may not be all of it"
-        raise HostRefusal("log-unreadable", message, where=" ".join(command))
+        raise HostRefusal("log-unreadable", message, where=" ".join(command), hint="run it by hand: it says why")
 
 
 class Pipe:
