@@ -18,6 +18,7 @@ ORDER = [
     {"deployment", "host", "model"},
     {"engines", "catalogue"},
     {"plan", "runbook"},
+    {"fit"},
     {"release", "foreign", "migration"},
     {"gate"},
     {"ledger"},

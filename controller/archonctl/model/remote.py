@@ -53,6 +53,15 @@ def inspect_remote(
         return _facts(files, place.file)
 
 
+def remote_models(address: str, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Names of the GGUF models of a repository, as ``inspect_remote`` takes them. Raises ModelError as it does."""
+    environ = os.environ if environ is None else environ
+    place = parse_address(address, environ)
+    token = hub_token(environ) if place.hub else None
+    with Web(place.hub, token, LIMITS, None) as web:
+        return tuple(_gguf_models(RemoteFiles(place, web, HeaderCache.of(environ)).names()))
+
+
 @dataclass(slots=True)
 class RemoteFiles:
     """A folder on the network, as ``Files``. What was read once is not asked for again."""

@@ -1,0 +1,1 @@
+"""Which quant of a model runs and fits on which card, by the laws of the plan."""

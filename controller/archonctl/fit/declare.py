@@ -1,0 +1,69 @@
+"""The declaration that a candidate is: what is judged here is what ``archonctl plan`` would judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from archonctl.deployment.schema import Contract, Endpoint, Engine, EngineKind, HostRef, KnobValue, ModelRef
+from archonctl.fit.values import KvServed
+from archonctl.host.profile import Host
+
+STATIC_SHARE = 0.85
+"""mem-fraction-static of SGLang: the rest is for activations and graphs (its own choice lies around it)."""
+Maker = Literal["", "nvidia", "amd", "intel"]
+KINDS: Mapping[str, EngineKind] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One quant under one engine over ``tp`` cards (0: in RAM). ``expert_layers`` leave their experts in RAM."""
+
+    path: str
+    engine: str
+    seqs: int
+    len: int
+    kv: KvServed
+    tp: int
+    maker: Maker = ""
+    expert_layers: int = 0
+
+
+def endpoint_of(one: Candidate, host: Host | None = None, stated_kv_bytes: int = 0) -> Endpoint:
+    """The declaration. With ``stated_kv_bytes`` vLLM is told its cache exactly, instead of a share of the card.
+
+    ``host`` is where it is to run: its cards are named where they are not simply the first ones.
+    """
+    env = _visible(host) if host else {}
+    return Endpoint(
+        contract=Contract(seqs=one.seqs, len=one.len, kv_dtype=one.kv.dtype),
+        engine=Engine(kind=KINDS[one.engine], knobs=_knobs(one, stated_kv_bytes), env=env),
+        model=ModelRef(path=one.path),
+        host=HostRef(),
+    )
+
+
+def _knobs(one: Candidate, stated_kv_bytes: int) -> dict[str, KnobValue]:
+    if one.engine == "vllm":
+        knobs: dict[str, KnobValue] = {"tensor-parallel-size": one.tp} if one.tp > 1 else {}
+        return knobs | ({"kv-cache-memory-bytes": stated_kv_bytes} if stated_kv_bytes else {})
+    if one.engine == "sglang":
+        share: dict[str, KnobValue] = {"mem-fraction-static": STATIC_SHARE}
+        return share | ({"tp-size": one.tp} if one.tp > 1 else {})
+    # What llama-server may grow to in RAM is a comfort and no part of the question.
+    found: dict[str, KnobValue] = {"cache-ram": 0, "ctx-checkpoints": 0}
+    found["gpu-layers"] = "all" if one.tp else 0
+    if one.tp > 1:
+        found["tensor-split"] = ",".join(["1"] * one.tp)
+    if one.expert_layers:
+        found["n-cpu-moe"] = one.expert_layers
+    return found
+
+
+def _visible(host: Host) -> dict[str, str]:
+    indices = [card.index for card in host.cards]
+    if indices == list(range(len(indices))):
+        return {}
+    name = {"amd": "HIP_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}.get(host.cards[0].maker, "CUDA_VISIBLE_DEVICES")
+    return {name: ",".join(map(str, indices))}

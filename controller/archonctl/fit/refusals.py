@@ -1,0 +1,76 @@
+"""What a refusal says: the numbers, and what would do."""
+
+from __future__ import annotations
+
+from archonctl.catalogue.values import Quant
+from archonctl.fit.cards import Group
+from archonctl.fit.kernels import Gate, gate
+from archonctl.fit.need import Need
+from archonctl.fit.question import Case, Question
+from archonctl.fit.values import Refusal, RefusalCode
+from archonctl.memory.interval import GIB
+from archonctl.plan.values import Plan
+
+_MAKER_WORD = {"nvidia": "compute capability", "amd": "target", "intel": "architecture"}
+
+
+def capability(case: Case, kind: str, asked: Gate, group: Group, others: tuple[Quant, ...]) -> Refusal:
+    """The card has no kernel for the type. ``others`` are the quants of the model, for what would run."""
+    quant, engine = case.quant, case.engine
+    card, row = group.card, (asked.missing or (None,))[0]
+    word = _MAKER_WORD.get(card.maker, "target")
+    what = f"a KV cache of {kind.removeprefix('kv:')}" if kind.startswith("kv:") else kind
+    if row is None:
+        message = f"{what} under {engine}: nothing here says which cards run it"
+        return Refusal("fit-capability", quant.name, engine, message, kernel=what)
+    runs = [
+        f"{each.name} ({name})" for each in others for name in each.engines if gate(name, each.name, card.target).open
+    ]
+    here = f"{card.name} has {word} {card.target}" if card.target else f"{card.name} has none"
+    message = f"{what} under {engine} needs the kernel {row.kernel} ({row.needs}); {here}"
+    unpacked = next((each for each in asked.missing if each.weight_only and each.covers(card.target)), None)
+    if unpacked:
+        message += f"; --weight-only takes {unpacked.kernel}"
+    if runs:
+        message += f"; there run {', '.join(runs[:4])}"
+    return Refusal("fit-capability", quant.name, engine, message, kernel=row.kernel)
+
+
+def size(case: Case, need: Need, tp: int, group: Group, plain_bytes: int) -> Refusal:
+    """The smallest estimate, and what the tightest of so many cards has."""
+    quant, engine = case.quant, case.engine
+    free = group.free_bytes(tp)
+    each = f"each of {tp} cards" if tp > 1 else "the card"
+    rest = max(0.0, need.est.best - need.weights_bytes - need.kv_bytes)
+    message = (
+        f"{quant.name} under {engine} wants {_gib(need.must)} of {each} (weights {_gib(need.weights_bytes)}, cache "
+        f"{_gib(need.kv_bytes)}, rest {_gib(rest)}; {_gib(need.est.low)} to {_gib(need.est.high)}), "
+        f"{group.card.name} has {_gib(free)}; plain estimate {_gib(plain_bytes)}"
+    )
+    return Refusal("fit-size", quant.name, engine, message, "", round(need.must), plain_bytes, free)
+
+
+def other(code: RefusalCode, quant: Quant, engine: str, message: str) -> Refusal:
+    """A refusal in words of its own."""
+    return Refusal(code, quant.name, engine, message)
+
+
+def of_case(code: RefusalCode, case: Case, message: str) -> Refusal:
+    """The same of a case."""
+    return other(code, case.quant, case.engine, message)
+
+
+def code_of(plan: Plan) -> RefusalCode:
+    """What a plan in RAM that does not hold is refused as: no device, or unknown."""
+    return "fit-unknown" if plan.verdict == "unknown" else "fit-no-device"
+
+
+def nothing_to_try(ask: Question) -> str:
+    """What was asked for, where the model has no such quant, and what it has."""
+    asked = ", ".join(filter(None, (*ask.ask.quants, ask.ask.engine))) or "any engine"
+    has = ", ".join(dict.fromkeys(f"{each.name} ({'/'.join(each.engines)})" for each in ask.model.quants))
+    return f"{ask.model.name} has no quant for {asked}; it has {has or 'none'}"
+
+
+def _gib(bytes_: float) -> str:
+    return f"{bytes_ / GIB:.2f} GiB"
