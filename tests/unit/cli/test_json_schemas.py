@@ -23,6 +23,7 @@ from archonctl.cli.output import error_json
 from archonctl.cli.stored_text import shown_json
 from archonctl.cli.up_text import up_json
 from archonctl.deployment.load import load_endpoint
+from archonctl.doctor.values import Status as DoctorStatus
 from archonctl.errors import ArchonError
 from archonctl.findings import Finding
 from archonctl.ledger.grammar import ENGINES, grammar
@@ -72,6 +73,7 @@ VERBS = {
     "inspect",
     "gate",
     "knobs",
+    "doctor",
     "host",
     "explain",
     "stop",
@@ -204,6 +206,7 @@ def test_a_unit_in_a_name_is_said_in_the_description(name: str) -> None:
 
 ENUMS = [
     ("plan-1", ("properties", "verdict"), PlanVerdict),
+    ("doctor-1", ("$defs", "result", "properties", "status"), DoctorStatus),
     ("plan-1", ("$defs", "demand", "properties", "class"), MemoryClass),
     ("plan-1", ("$defs", "demand", "properties", "source"), Source),
     ("plan-1", ("$defs", "demand", "properties", "scope"), Scope),
@@ -807,6 +810,16 @@ WRONG: dict[str, list[Change]] = {
         (("boot_seconds",), -0.1),
         (("ledger", "ready"), "yes"),
     ],
+    "doctor-1": [
+        (("exit_code",), 8),
+        (("machine",), ""),
+        (("counts", "warn"), -1),
+        (("results", 0, "status"), "unknown"),
+        (("results", 0, "message"), ""),
+        (("results", 0, "code"), "a-code"),  # of a check that passed
+        (("results", 0, "endpoint"), ""),
+        (("checks",), []),  # both shapes at once
+    ],
     "host-1": [(("pages",), -1), (("module",), 1), (("findings",), None), (("action",), "reboot")],
     "install-1": [(("root",), ""), (("written",), -1), (("version",), None), (("package",), 1)],
     "apply-1": _CHANGE,
@@ -881,6 +894,7 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "verify-1": _verified(up),
         "verdict-1": json.loads(json.dumps(shown_json(read_stored(_verified(up)), "/state/v.json"))),
         "predictions-1": ask("predictions", "--figures"),
+        "doctor-1": ask("doctor", "env/archon.toml", "--check", "declaration"),
         "host-1": ask("host", "ttm", "--persist", "--target", "100"),
         "install-1": ask("install", "--root", folder / "image"),
         **changed(),
