@@ -32,7 +32,13 @@ SCHEMA = "archonctl.installed/1"
 STEPS_SINCE = 254
 """The first systemd that knows RestartSteps= (systemd.service(5))."""
 
-_UNIT_FILES = ("archon@.service", "archon-verify@.service", "archon-verify@.timer", "archon-failed@.service")
+_UNIT_FILES = (
+    "archon@.service",
+    "archon-verify@.service",
+    "archon-verify@.timer",
+    "archon-failed@.service",
+    "archon-exporter.service",
+)
 _LIBEXEC = ("archon-start", "archon-failed")
 _LAUNCHER = """\
 #!{python} -I

@@ -182,6 +182,14 @@ def test_an_engine_without_metrics_still_tells_its_busy_slots(engine: tuple[int,
     assert values(engine_look(NAME, declared(port))) == {("archon_engine_requests_running", NAME): 1}
 
 
+def test_a_key_that_may_not_be_read_keeps_nobody_from_open_metrics(engine: tuple[int, dict[str, bytes]]) -> None:
+    port, pages = engine
+    pages["/metrics"] = b"llamacpp:requests_processing 1\n"
+    found = declared(port)
+    service = found.service.model_copy(update={"api_key_file": "/no/such/key"})
+    assert engine_look(NAME, found.model_copy(update={"service": service}))
+
+
 def test_an_engine_that_publishes_nothing_is_a_failed_look(engine: tuple[int, dict[str, bytes]]) -> None:
     with pytest.raises(Fault, match="/slots: HTTP 501"):
         engine_look(NAME, declared(engine[0]))
