@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import replace
 
 from archonctl.cli.output import Output
+from archonctl.cli.scopes_text import scopes_table
 from archonctl.engines.base import CardShare, Lever
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import MIB, Interval
@@ -26,6 +27,7 @@ def plan_text(plan: Plan, out: Output) -> str:
         [_headline(plan, out)],
         [line for names, card in _alike(plan.cards) for line in _card(names, card, out)],
         _table(plan.forecast.demands, out),
+        scopes_table(plan.fits, out),
         _balance(plan, out),
         [out.paint(_wrapped("!", line, out), "yellow") for line in plan.reasons],
         [_lever(lever, number == 0, out) for number, lever in enumerate(plan.forecast.levers)],

@@ -15,7 +15,7 @@ from archonctl.engines.change import Change, Variable
 from archonctl.engines.oracle import Oracle
 from archonctl.engines.terms import Term
 from archonctl.host.profile import Host
-from archonctl.memory.demand import Demand
+from archonctl.memory.demand import HEADROOM, Demand
 from archonctl.memory.interval import Interval
 from archonctl.model.geometry import ModelFacts
 
@@ -87,6 +87,21 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class CardRule:
+    """How much of a card may be taken. ``headroom`` is a share that is kept free, 0 where the demands name it all.
+
+    ``ceilings`` are bytes by card index that the engine takes at most by a rule of its own. ``counts_outside`` is True
+    if the demands have in them what a host profile calls ``outside_mib``, ``together`` if nobody but the engine knows
+    on which of the cards they lie.
+    """
+
+    headroom: float = HEADROOM
+    ceilings: Mapping[int, int] = field(default_factory=dict)
+    counts_outside: bool = False
+    together: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Forecast:
     """An engine's law applied to one declaration.
 
@@ -107,6 +122,7 @@ class Forecast:
     problems: tuple[Problem, ...] = ()
     methods: Mapping[str, Interval] = field(default_factory=dict)
     """Tokens by every method that applies, where methods disagree."""
+    card_rule: CardRule = CardRule()
     terms: tuple[Term, ...] = ()
     """The law with its numbers put in; the term ``kv_tokens`` is the best estimate."""
 

@@ -12,7 +12,9 @@ from archonctl.gate.where import Declared
 from archonctl.host.load import load_host
 from archonctl.memory.interval import MIB
 from archonctl.model.rad import RadManifest
-from archonctl.plan.build import judge, load_model
+from archonctl.plan.judge import judge
+from archonctl.plan.load import load_model
+from archonctl.plan.scopes import judged_scopes
 
 KNOWN_TABLE_MIB = {"qwen3.8-next-flash": 48_824.0}
 """n-gram tables by the beginning of the model file's name. Source: env/models/qwen3.8-next-flash.toml."""
@@ -37,10 +39,7 @@ def contract_findings(declared: Declared) -> list[Finding]:
         severity: Severity = "note" if err.code in ("engine-unsupported", "host-unresolved") else "error"
         return [Finding(err.code, severity, err.message, declared.of_error(err), err.hint)]
     found = [declared.finding(p.code, "error", p.message, "engine.knobs", p.hint) for p in forecast.problems]
-    from archonctl.host.capacity import host_capacity
-    from archonctl.memory.demand import fit
-
-    verdict, reasons = judge(endpoint.contract, forecast, (fit(forecast.demands, "host", host_capacity(host)),))
+    verdict, reasons = judge(endpoint.contract, forecast, judged_scopes(forecast, host))
     told = {p.message for p in forecast.problems}
     reasons = tuple(reason for reason in reasons if not any(reason.startswith(text) for text in told))
     lever = forecast.levers[0].text if forecast.levers else ""

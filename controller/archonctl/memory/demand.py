@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from archonctl.findings import Finding
@@ -43,7 +43,8 @@ class Demand:
 class Capacity:
     """What a scope offers. ``known`` is about ``total_bytes``, ``free_known`` about ``free_bytes``.
 
-    ``lockable_bytes`` bounds the pinned demands; None where no limit binds or none is known.
+    ``lockable_bytes`` bounds the pinned demands; None where no limit binds or none is known. ``ceiling_bytes`` is the
+    most that an engine takes of it by a rule of its own; what it leaves is the headroom then.
     """
 
     total_bytes: int = 0
@@ -51,11 +52,17 @@ class Capacity:
     known: bool = False
     free_known: bool = False
     lockable_bytes: int | None = None
+    ceiling_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The answer for one scope; every figure in bytes. ``card`` is set where the scope is one device of several."""
+    """The answer for one scope; every figure in bytes. ``card`` is set where the scope is one device of several.
+
+    ``want_bytes`` is the best estimate and ``margin_bytes`` what the budget leaves of it; the demands' own ends add up
+    to ``want_low_bytes`` and ``want_high_bytes``. Where the budget lies between the low end and the best estimate, the
+    verdict is "unknown" although the capacity ``is_known``.
+    """
 
     scope: Scope
     verdict: FitVerdict
@@ -66,6 +73,9 @@ class Fit:
     by_class: dict[MemoryClass, int]
     reason: str
     card: int | None = None
+    want_low_bytes: int = 0
+    want_high_bytes: int = 0
+    is_known: bool = True
 
     @property
     def dominant(self) -> MemoryClass | None:
@@ -73,20 +83,32 @@ class Fit:
         return max(self.by_class, key=lambda c: self.by_class[c], default=None)
 
     @property
+    def allows(self) -> bool:
+        """True if nothing that is known speaks against it."""
+        return self.verdict == "fits" or not self.is_known
+
+    @property
+    def where(self) -> str:
+        """The scope in words."""
+        return f"{self.scope} memory" if self.card is None else f"memory of card {self.card}"
+
+    @property
     def finding(self) -> Finding | None:
         """The refusal ``memory-short``, the warning ``memory-unknown``; None where it fits or nothing is wanted."""
         if self.verdict == "fits" or not self.want_bytes:
             return None
-        where = f"{self.scope} memory" if self.card is None else f"memory of card {self.card}"
-        if self.verdict == "unknown":
-            message = f"{where} is not known, so {self.want_bytes // MIB:,} MiB were not checked against it"
+        if not self.is_known:
+            message = f"{self.where} is not known, so {_mib_up(self.want_bytes):,} MiB were not checked against it"
             return Finding("memory-unknown", "warning", message, fix="name a host profile, or [host] detect = true")
         message = (
-            f"{where}: {_mib_up(self.want_bytes):,} MiB wanted, {self.budget_bytes // MIB:,} MiB may be used "
+            f"{self.where}: {_mib_up(self.want_bytes):,} MiB wanted, {self.budget_bytes // MIB:,} MiB may be used "
             f"({self.reason}, {self.headroom:.0%} kept free), {_mib_up(-self.margin_bytes):,} MiB short; "
             f"{self.dominant} asks for most"
         )
         classes = ", ".join(f"{cls} {_mib_up(size):,}" for cls, size in sorted(self.by_class.items(), key=_largest))
+        if self.verdict == "unknown":
+            message += f"; the estimate begins at {_mib_up(self.want_low_bytes):,} MiB, so it may fit"
+            return Finding("memory-unknown", "warning", message, fix=f"MiB by class: {classes}")
         return Finding("memory-short", "error", message, fix=f"MiB by class: {classes}")
 
 
@@ -97,7 +119,8 @@ def fit(
 
     Unknown capacity is neither full nor empty: the verdict is "unknown" and the caller proceeds and says so.
     Free memory that is known already lacks what is resident, so resident demands are not counted again; where it is
-    unknown the total is the measure, and they are. Pinned demands must also fit into what may be locked.
+    unknown the total is the measure, and they are. Pinned demands must also fit into what may be locked. It is too big
+    only where the low ends of the demands are, and fits only where their best estimates do.
     Raises ValueError if ``headroom`` is outside [0, 1), or for a demand of fewer than 0 bytes.
     """
     if not 0 <= headroom < 1:
@@ -106,20 +129,31 @@ def fit(
     if wrong := next((d for d in mine if d.bytes < 0), None):
         raise ValueError(f"a demand of {wrong.bytes} bytes ({wrong.cls}) is no demand")
     counted = [d for d in mine if d.bytes and not (d.resident and capacity.free_known)]
-    by_class = _by_class(counted)
-    want = sum(by_class.values())
     if short := _unlockable(counted, capacity.lockable_bytes):
-        pinned = _by_class(short)
-        size, lockable = sum(pinned.values()), capacity.lockable_bytes or 0
         reason = "locked memory, judged by the limit of it"
-        return Fit(scope, "too_big", size, lockable, lockable - size, 0.0, pinned, reason, card)
+        return _judged(short, scope, card, capacity.lockable_bytes or 0, 0.0, reason)
     if not capacity.known and not capacity.free_known:
-        return Fit(scope, "unknown", want, 0, 0, headroom, by_class, "capacity is unknown", card)
+        unknown = _judged(counted, scope, card, 0, headroom, "capacity is unknown")
+        return replace(unknown, verdict="unknown", margin_bytes=0, is_known=False)
     available = capacity.free_bytes if capacity.free_known else capacity.total_bytes
     reason = "judged by free memory" if capacity.free_known else "free memory is unknown, judged by the total"
-    budget = int(available * (1 - headroom))
-    verdict: FitVerdict = "fits" if want <= budget else "too_big"
-    return Fit(scope, verdict, want, budget, budget - want, headroom, by_class, reason, card)
+    if capacity.ceiling_bytes is None:
+        return _judged(counted, scope, card, int(available * (1 - headroom)), headroom, reason)
+    budget = min(available, capacity.ceiling_bytes)
+    kept = 1 - budget / available if available else 0.0
+    reason = reason if budget < capacity.ceiling_bytes else "the engine's own share of it"
+    return _judged(counted, scope, card, budget, round(kept, 6), reason)
+
+
+def _judged(
+    counted: Sequence[Demand], scope: Scope, card: int | None, budget: int, headroom: float, reason: str
+) -> Fit:
+    by_class = _by_class(counted)
+    want = sum(by_class.values())
+    low = sum(d.bytes if d.low_bytes is None else min(d.bytes, d.low_bytes) for d in counted)
+    high = sum(d.bytes if d.high_bytes is None else max(d.bytes, d.high_bytes) for d in counted)
+    verdict: FitVerdict = "fits" if want <= budget else "too_big" if low > budget else "unknown"
+    return Fit(scope, verdict, want, budget, budget - want, headroom, by_class, reason, card, low, high)
 
 
 def fit_scopes(
@@ -129,10 +163,15 @@ def fit_scopes(
     headroom: float = HEADROOM,
     device_headroom: float = HEADROOM,
 ) -> tuple[Fit, ...]:
-    """The host's fit, then one for every card: those that are there, and those that only a demand names (unknown)."""
+    """The host's fit, then one for every card: those that are there, and those that only a demand names (unknown).
+
+    Where no card is there at all, what is asked of each of them is one unknown fit.
+    """
     asked = tuple(demands)
     named = sorted({*cards, *(d.card for d in asked if d.scope == "device" and d.card is not None)})
     devices = [fit(asked, "device", cards.get(index, Capacity()), device_headroom, index) for index in named]
+    if not named and any(d.scope == "device" for d in asked):
+        devices = [fit(asked, "device", Capacity(), device_headroom)]
     return (fit(asked, "host", host, headroom), *devices)
 
 

@@ -19,7 +19,8 @@ from archonctl.migration.boots import boots_for
 from archonctl.migration.edit import Edits
 from archonctl.migration.steps import steps_of
 from archonctl.migration.values import Outcome, Proposal, Step
-from archonctl.plan.build import build_plan, load_model
+from archonctl.plan.build import build_plan
+from archonctl.plan.load import load_model
 from archonctl.plan.values import Plan
 
 

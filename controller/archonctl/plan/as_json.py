@@ -105,13 +105,15 @@ def _tokens(value: Interval | None) -> dict[str, int | str | None]:
 
 def _fit(fit: Fit) -> dict[str, Any]:
     """Against an unknown capacity there is no budget and no margin: null."""
-    known = fit.verdict != "unknown"
     return {
         "scope": fit.scope,
+        "card": fit.card,
         "verdict": fit.verdict,
         "want_bytes": fit.want_bytes,
-        "budget_bytes": fit.budget_bytes if known else None,
-        "margin_bytes": fit.margin_bytes if known else None,
+        "want_low_bytes": fit.want_low_bytes,
+        "want_high_bytes": fit.want_high_bytes,
+        "budget_bytes": fit.budget_bytes if fit.is_known else None,
+        "margin_bytes": fit.margin_bytes if fit.is_known else None,
         "headroom": fit.headroom,
         "by_class": dict(fit.by_class),
         "reason": fit.reason,

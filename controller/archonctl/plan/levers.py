@@ -16,7 +16,7 @@ def ranked(trial: Trial, plan: Plan) -> tuple[Lever, ...]:
 
     Every one was judged by the forward law; within a kind the smallest change comes first.
     """
-    found = (*plan.forecast.levers, *_solved(trial, plan))
+    found = (*(lever for lever in plan.forecast.levers if trial.holds(lever.set)), *_solved(trial, plan))
     return tuple(sorted(found, key=lambda lever: (_gives_up(lever), bool(lever.quality))))
 
 

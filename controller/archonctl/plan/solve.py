@@ -14,7 +14,7 @@ from archonctl.deployment.schema import Endpoint, KnobValue
 from archonctl.engines.change import Change, Variable
 from archonctl.errors import UsageError
 from archonctl.host.load import load_host
-from archonctl.plan.build import load_model
+from archonctl.plan.load import load_model
 from archonctl.plan.trial import Trial
 from archonctl.plan.values import Plan
 

@@ -14,7 +14,7 @@ from archonctl.errors import DeclarationError, UsageError
 from archonctl.host.load import load_host
 from archonctl.host.profile import Host
 from archonctl.model.geometry import ModelFacts
-from archonctl.plan.build import load_model
+from archonctl.plan.load import load_model
 from archonctl.plan.solve import Solution, assigned, solve
 from archonctl.plan.trial import Trial
 from archonctl.plan.values import Plan, PlanVerdict

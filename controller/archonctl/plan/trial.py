@@ -10,7 +10,7 @@ from archonctl.engines.change import Change, Variable, changed
 from archonctl.errors import DeclarationError
 from archonctl.host.profile import Host
 from archonctl.model.geometry import ModelFacts
-from archonctl.plan.build import build_plan
+from archonctl.plan.judge import judged_plan
 from archonctl.plan.values import Plan
 
 
@@ -25,7 +25,7 @@ class Trial:
 
     def plan(self, change: Change, *, detail: bool = False) -> Plan:
         """The plan of the changed declaration. Raises DeclarationError where that contradicts itself."""
-        return build_plan(self.name, self.endpoint_with(change), self.host, self.model, detail=detail)
+        return judged_plan(self.name, self.endpoint_with(change), self.host, self.model, detail=detail)
 
     def endpoint_with(self, change: Change) -> Endpoint:
         """The changed declaration."""

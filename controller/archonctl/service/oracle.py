@@ -13,7 +13,7 @@ from archonctl.engines.oracle import Figure, Question
 from archonctl.errors import HostRefusal, UsageError
 from archonctl.findings import Finding
 from archonctl.host.load import load_host
-from archonctl.plan.build import load_model
+from archonctl.plan.load import load_model
 
 _SECONDS = 120
 _MOST_BYTES = 1_000_000

@@ -18,7 +18,7 @@ from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import fit
 from archonctl.memory.interval import MIB
 from archonctl.model.geometry import Geometry, Layer, ModelFacts, TensorBytes
-from archonctl.plan.build import judge
+from archonctl.plan.judge import judge
 
 ADAPTER = adapter("llamacpp")
 LAYERS = tuple(Layer(i, "full", 8, 128, 128, 1024, 1024) for i in range(32))
@@ -219,7 +219,7 @@ def test_another_build_than_the_verified_one_is_said(version: str, said: str) ->
 
 def test_memory_outside_the_law_is_named() -> None:
     gaps = forecast({"spec-type": "draft-simple", "md": "draft.gguf", "cache-ram": -1}).not_modelled
-    assert any("spec-type, md take" in gap for gap in gaps)
+    assert any("of the draft: its model was not read" in gap for gap in gaps)
     assert any("without limit" in gap for gap in gaps)
 
 

@@ -13,7 +13,8 @@ from archonctl.host.profile import Card, Host
 from archonctl.memory.interval import MIB
 from archonctl.model.geometry import ModelFacts
 from archonctl.model.gguf import read_gguf
-from archonctl.plan.build import build_plan, load_model
+from archonctl.plan.build import build_plan
+from archonctl.plan.load import load_model
 from archonctl.plan.solve import solve
 from archonctl.plan.trial import Trial
 from archonctl.plan.values import Plan

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archonctl.host.capacity import card_capacity, host_capacity
+from archonctl.host.capacity import card_capacity, host_capacity, outside_demands
 from archonctl.host.detect import detect_host
-from archonctl.host.profile import Card, Host
+from archonctl.host.profile import Card, Host, Settle
 from archonctl.memory.demand import Capacity
 from archonctl.memory.interval import MIB
 
@@ -155,7 +155,18 @@ def test_no_known_figure_is_ever_exceeded_and_no_unknown_one_counts(
         assert capacity.total_bytes > 0
 
 
-def test_a_card_as_a_capacity() -> None:
-    card = Card(index=0, name="x", total_mib=1000, free_mib=900, outside_mib=100, reserve_mib=50)
-    assert card_capacity(card) == Capacity(850 * MIB, 850 * MIB, known=True, free_known=True)
+def test_a_card_offers_its_memory_less_the_reserve_and_what_is_consumed_beside_is_a_demand() -> None:
+    card = Card(index=3, name="x", total_mib=1000, free_mib=900, outside_mib=100, reserve_mib=50)
+    assert card_capacity(card) == Capacity(950 * MIB, 850 * MIB, known=True, free_known=True)
     assert not card_capacity(card.model_copy(update={"free_mib": None})).free_known
+    settled = card.model_copy(update={"settle": Settle(free_gib="0.1", floor_mib=10, at_ceiling_mib=800)})
+    assert card_capacity(settled).total_bytes == 1000 * MIB
+    (beside,) = outside_demands([card])
+    assert (beside.bytes, beside.card, beside.resident, beside.source) == (100 * MIB, 3, True, "declared")
+
+
+def test_a_limit_of_locked_memory_binds_where_a_profile_states_it_and_not_where_it_is_that_of_the_reader() -> None:
+    declared = Host(ram_mib=1000, memlock_mib=64)
+    assert host_capacity(declared).lockable_bytes == 64 * MIB
+    assert host_capacity(declared.model_copy(update={"source": "sysfs"})).lockable_bytes is None
+    assert host_capacity(declared.model_copy(update={"memlock_mib": "unlimited"})).lockable_bytes is None

@@ -12,7 +12,7 @@ from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Capacity, Demand, fit
 from archonctl.memory.interval import MIB, Interval
-from archonctl.plan.build import judge
+from archonctl.plan.judge import judge
 
 CONTRACT = Contract(seqs=3, len=200_000, kv_dtype="fp8", margin=0.01)
 

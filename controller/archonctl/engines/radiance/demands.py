@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from archonctl.engines.base import CardShare
 from archonctl.engines.radiance.memory import Ceiling
 from archonctl.engines.radiance.settings import Settings
@@ -22,9 +24,11 @@ def card_demands(
     if share.pool_mib is not None:
         detail = f"KV pool, {settings.slots:,} sequences"
         rows.append(_device(share, "kv_cache", share.pool_mib, detail, stated, dtype=settings.kv_dtype))
-    rows.append(_device(share, "activation", arena_mib, "activation arena", "declared"))
+    arena = _device(share, "activation", arena_mib, "activation arena", "declared")
+    rows.append(replace(arena, low_bytes=_least_arena_bytes(card, ceiling, settings, arena_mib)))
     if context := context_mib(card, ceiling, settings, arena_mib):
-        rows.append(_device(share, "scratchpad", context, "driver context, headroom and staging", "declared"))
+        driver = _device(share, "scratchpad", context, "driver context, headroom and staging", "declared")
+        rows.append(replace(driver, resident=True))
     return rows
 
 
@@ -41,12 +45,19 @@ def context_mib(card: Card | None, ceiling: Ceiling | None, settings: Settings, 
     return max(0.0, card.outside_mib - arena_mib)
 
 
+def _least_arena_bytes(card: Card | None, ceiling: Ceiling | None, settings: Settings, arena_mib: float) -> int | None:
+    """Pair era with a settle line: what it leaves beside the ceiling, floor included, is all that the arena needs."""
+    if settings.era != "pair" or card is None or ceiling is None or ceiling.held_mib is None:
+        return None
+    return round(min(arena_mib, max(0.0, card.total_mib - ceiling.value.high)) * MIB)
+
+
 def _device(share: CardShare, cls: MemoryClass, mib: float, detail: str, source: Source, *, dtype: str = "") -> Demand:
     return Demand(cls, "device", dtype, round(mib * MIB), detail, source, share.index)
 
 
 def host_demands(settings: Settings, manifest: RadManifest) -> list[Demand]:
-    """Host memory; the sum is the pinned-memory floor."""
+    """Host memory, all of it pinned; the sum is the pinned-memory floor."""
     rows = [
         _host("offload", settings.host_pool_mib, f"pinned expert pool of rank {rank}", "config")
         for rank in range(settings.tp)
@@ -59,4 +70,4 @@ def host_demands(settings: Settings, manifest: RadManifest) -> list[Demand]:
 
 
 def _host(cls: MemoryClass, mib: float, detail: str, source: Source) -> Demand:
-    return Demand(cls, "host", "", round(mib * MIB), detail, source)
+    return Demand(cls, "host", "", round(mib * MIB), detail, source, pinned=True)

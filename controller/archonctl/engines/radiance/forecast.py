@@ -6,7 +6,7 @@ import math
 from dataclasses import astuple
 
 from archonctl.deployment.schema import Contract, Endpoint
-from archonctl.engines.base import Forecast, HostNeed, Pinned, Problem
+from archonctl.engines.base import CardRule, Forecast, HostNeed, Pinned, Problem
 from archonctl.engines.radiance import cards
 from archonctl.engines.radiance.capacity import funds
 from archonctl.engines.radiance.demands import card_demands, host_demands
@@ -44,6 +44,7 @@ def assess(endpoint: Endpoint, host: Host, manifest: RadManifest | None, *, deta
         seq_len_limit=_window(settings, manifest),
         cards=tuple(view.share for view in shown),
         demands=tuple(demands),
+        card_rule=CardRule(headroom=0.0, counts_outside=True),
         host_need=need,
         notes=(
             *_missing_notes(endpoint.contract, funded.tokens),

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from archonctl.deployment.schema import Boot, Endpoint
-from archonctl.engines.base import CardShare, Forecast, Problem
+from archonctl.engines.base import CardRule, CardShare, Forecast, Problem
+from archonctl.engines.beside import beside_demands, unknown_parts
 from archonctl.engines.sglang.kv import Rates, kv_share, pool_tokens, rates, static_bytes, swa_tokens
-from archonctl.engines.sglang.settings import Settings, boot_endpoint, settings_of
+from archonctl.engines.sglang.settings import Settings, boot_endpoint, settings_of, shape_of
 from archonctl.engines.sglang.terms import explain
-from archonctl.host.profile import Host
+from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import GIB, MIB, Interval
 from archonctl.model.geometry import Geometry, ModelFacts
@@ -44,15 +45,20 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
     each = rates(model.geometry, tp=settings.tp, dtype=settings.kv_dtype) if model and model.geometry else None
     weights = _rank_weights(model, settings.tp)
     pool = _capped(_pool(endpoint, settings, host, model, each, weights), settings)
+    used, shape = host.cards[: settings.tp], shape_of(endpoint, settings)
     return Forecast(
         method=pool.method if pool.tokens else f"unknown: {pool.method}",
         kv_tokens=pool.tokens,
         seqs_limit=settings.running,
         seq_len_limit=settings.context_tokens,
         cards=tuple(_cards(endpoint, settings, host, each, weights, pool)),
-        demands=tuple(_demands(settings, weights, pool)),
+        demands=(
+            *_demands(settings, weights, pool, used),
+            *(demand for card in used for demand in beside_demands(card, shape, model)),
+        ),
+        card_rule=CardRule(headroom=0.0),
         notes=tuple(_notes(endpoint, settings)),
-        not_modelled=tuple(_not_modelled(settings, model)),
+        not_modelled=(*_not_modelled(settings, model), *unknown_parts(used, shape, model)),
         problems=tuple(_problems(endpoint, settings, model)),
         terms=explain(endpoint, settings, each, _states(model), pool.bytes, pool.tokens, pool.method) if detail else (),
     )
@@ -181,8 +187,8 @@ def _heads(geometry: Geometry) -> int:
     return max((layer.kv_heads for layer in geometry.layers if layer.attention not in ("mla", "recurrent")), default=0)
 
 
-def _demands(settings: Settings, weights: Interval | None, pool: Pool) -> Iterator[Demand]:
-    for rank in range(settings.tp):
+def _demands(settings: Settings, weights: Interval | None, pool: Pool, used: tuple[Card, ...]) -> Iterator[Demand]:
+    for rank in [card.index for card in used] or range(settings.tp):
         if weights:
             ends = (int(weights.low), int(weights.high))
             yield Demand("weights", "device", "", int(weights.best), "weights of a rank", weights.source, rank, *ends)
@@ -226,6 +232,6 @@ def _notes(endpoint: Endpoint, settings: Settings) -> Iterator[str]:
 def _not_modelled(settings: Settings, model: ModelFacts | None) -> Iterator[str]:
     if model is None or model.geometry is None:
         yield f"the pool: {model.geometry_reason if model else 'the model was not read'}"
-    yield "activations and CUDA graphs: SGLang takes them from what mem-fraction-static leaves of the card"
+    yield "what activations and graphs take exactly: their demands are estimates, and SGLang's log has the figures"
     if settings.extras:
         yield f"memory that {', '.join(settings.extras)} take"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from archonctl.deployment.schema import Boot, Endpoint, KnobValue
+from archonctl.engines.beside import Lora, Shape
 from archonctl.engines.declared import DeclaredKnobs
 from archonctl.engines.sglang.kv import KV_BYTES, MAMBA_RATIO, SWA_RATIO
 from archonctl.errors import DeclarationError
@@ -23,6 +24,9 @@ ALIASES: Mapping[str, str] = {
 
 DTYPES: Mapping[str, str] = {"f16": "auto", "fp16": "auto", "float16": "auto", "half": "auto", "fp8": "fp8_e5m2"}
 """What ``--kv-cache-dtype`` takes for a dtype that it has no word for: the model's own, and the older fp8."""
+
+CHUNK_TOKENS, PREFILL_TOKENS, LORAS = 8192, 16384, 8
+"""chunked_prefill_size of cards from 60 GiB on (less on smaller ones), max_prefill_tokens, max_loras_per_batch."""
 
 _UNMODELLED = (
     "speculative-algorithm",
@@ -80,6 +84,23 @@ def settings_of(endpoint: Endpoint) -> Settings:
         extras=tuple(
             knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "False", "0", "1", "null")
         ),
+    )
+
+
+def shape_of(endpoint: Endpoint, settings: Settings) -> Shape:
+    """What decides activations, graphs and LoRA slots. Defaults are those of srt/server_args.py (0.5)."""
+    knobs = DeclaredKnobs(endpoint.engine.knobs, ALIASES)
+    chunk = knobs.number("chunked-prefill-size", CHUNK_TOKENS, minimum=-1)
+    lora = knobs.switch("enable-lora", False) or "lora-paths" in knobs.values
+    rank = knobs.number("max-lora-rank", 0, minimum=1)
+    return Shape(
+        engine="sglang",
+        tp=settings.tp,
+        ranks=settings.tp,
+        tokens=chunk if chunk > 0 else knobs.number("max-prefill-tokens", PREFILL_TOKENS, minimum=1),
+        seqs=settings.running,
+        graphs=not knobs.switch("disable-cuda-graph", False),
+        lora=Lora(knobs.number("max-loras-per-batch", LORAS, minimum=1), rank) if lora and rank else None,
     )
 
 

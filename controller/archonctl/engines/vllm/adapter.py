@@ -8,6 +8,7 @@ from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Api, CardShare, CommandLine, Forecast
 from archonctl.engines.change import Variable
 from archonctl.engines.vllm.assess import Assessment, assess
+from archonctl.engines.vllm.cards import beside_unknown, demands_by_card
 from archonctl.engines.vllm.levers import levers as find_levers
 from archonctl.engines.vllm.memory import OVERHEAD_GIB
 from archonctl.engines.vllm.rules import version_of
@@ -55,16 +56,18 @@ class VllmAdapter:
 
             check_knobs(endpoint)
         now = assess(endpoint, host, model)
+        demands, rule = demands_by_card(now, host, model)
         return Forecast(
             method=_method(now),
             kv_tokens=now.kv_tokens,
             seqs_limit=now.seqs_limit,
             seq_len_limit=now.seq_len_limit,
             cards=tuple(_cards(now, host)),
-            demands=now.demands,
+            demands=demands,
+            card_rule=rule,
             levers=find_levers(now, host, model) if detail else (),
             notes=tuple(_notes(now)),
-            not_modelled=tuple(_not_modelled(now, host, model)),
+            not_modelled=(*_not_modelled(now, host, model), *beside_unknown(now, host, model)),
             problems=now.problems,
             methods=_methods(now),
             terms=explain(now, host) if detail else (),
@@ -178,10 +181,8 @@ def _notes(now: Assessment) -> Iterator[str]:
 def _not_modelled(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[str]:
     if model is None or model.geometry is None:
         yield f"the cache: {model.geometry_reason if model else 'the model was not read'}"
-    if not now.settings.cpu and not now.memory.blind:
-        yield "activations, graphs and the driver's context on each card: vLLM measures them at boot"
-    if now.memory.blind:
-        yield "activations, graphs and the driver's context one by one: their sum is a range seen in public boots"
+    if not now.settings.cpu and now.memory.boot is None:
+        yield "activations, graphs and the driver's context exactly: they are estimates, and vLLM measures them at boot"
     yield "what other programs hold of the memory while the engine boots"
     if now.settings.extras:
         yield f"memory and tokens that {', '.join(now.settings.extras)} take"

@@ -106,7 +106,7 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     ram = fit(demands, "host", host_capacity(host))
     return Assessment(
         endpoint, settings, memory, weights, groups, kv, best, given, tokens, problems, demands,
-        ram.verdict == "too_big", drift,
+        not ram.allows, drift,
     )  # fmt: skip
 
 
