@@ -150,6 +150,8 @@ class ModelFacts:
     """Name and bytes of every tensor, where what is asked needs them one by one (GGUF)."""
     projector_bytes: int = 0
     """Weights of a multimodal projector that is declared beside the model; 0: there is none."""
+    draft: ModelFacts | None = None
+    """The draft model that is declared beside it."""
 
     def require_geometry(self) -> Geometry:
         """The geometry; raises ModelError ``model-architecture-unknown`` where no law covers the model."""

@@ -107,7 +107,7 @@ def test_fit_takes_the_context_that_the_plan_says(
     total_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
     endpoint = Endpoint(
         contract=Contract(seqs=slots, len=4096, kv_dtype="f16"),
-        engine=Engine(kind="llamacpp", version="b11434", binary="/x", knobs={"ctx-size": 0}),
+        engine=Engine(kind="llamacpp", version="b11434", binary="/x", knobs={"ctx-size": 0, "fit-ctx": 4096}),
         model=ModelRef(path=str(model)),
     )
     whole = assess(endpoint, Host(ram_mib=total_mib), facts)

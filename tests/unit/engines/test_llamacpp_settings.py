@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from archonctl.deployment.schema import Contract, Endpoint, Engine, KnobValue, ModelRef
 from archonctl.engines.llamacpp import settings
 from archonctl.engines.llamacpp.declared import ALIASES
-from archonctl.engines.llamacpp.settings import settings_of, stretched
+from archonctl.engines.llamacpp.settings import adapted, settings_of
 from archonctl.engines.passed_on import table
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import Geometry, ModelFacts
@@ -147,7 +147,7 @@ def facts(trained: int, **metadata: int | str | float) -> ModelFacts:
 def test_only_yarn_with_a_factor_of_its_own_stretches_a_slot(
     knobs: dict[str, KnobValue], header: dict[str, int | str | float], stretch: int
 ) -> None:
-    assert stretched(settings_of(endpoint(knobs)), facts(8192, **header)).kv.stretched_context == stretch
+    assert adapted(settings_of(endpoint(knobs)), facts(8192, **header)).kv.stretched_context == stretch
 
 
 def test_an_overridden_header_is_read_as_the_engine_reads_it() -> None:

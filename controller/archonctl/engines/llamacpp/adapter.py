@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from archonctl.deployment.schema import Endpoint
-from archonctl.engines.base import Api, CardShare, CommandLine, Forecast
+from archonctl.engines.base import Api, CardRule, CardShare, CommandLine, Forecast
+from archonctl.engines.beside import context_bytes
 from archonctl.engines.change import Variable
 from archonctl.engines.llamacpp.assess import Assessment, assess
+from archonctl.engines.llamacpp.draft import MTP
 from archonctl.engines.llamacpp.kv import BUILD, VERIFIED_ARCHITECTURES, allocate
 from archonctl.engines.llamacpp.levers import levers as find_levers
 from archonctl.engines.llamacpp.settings import contract_context
@@ -66,6 +68,7 @@ class LlamaCppAdapter:
             seq_len_limit=shape.n_ctx_slot if shape else None,
             cards=_cards(now, host) if now.on_cards else (_ram(now, host, model),),
             demands=now.demands,
+            card_rule=CardRule(headroom=0.0, together=now.on_cards and now.spread is None),
             levers=find_levers(now, host, model) if detail else (),
             notes=tuple(_notes(now, host, model)),
             not_modelled=tuple(_not_modelled(now, model)),
@@ -185,6 +188,11 @@ def _notes(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[st
     if now.context and not now.context.is_exact:
         low, high = int(now.context.low), int(now.context.high)
         yield f"ctx-size 0: --fit takes what memory has room for, about {shape.n_ctx:,} tokens ({low:,} to {high:,})"
+    elif settings.kv.n_ctx == 0 and settings.kv.fit:
+        yield (
+            f"ctx-size 0 asks for all {shape.n_ctx:,} tokens of the trained context: --fit does not shorten it; "
+            f"fit-ctx = N lets it, down to N a stream"
+        )
     if settings.slots_auto:
         yield f"parallel = -1 becomes {slots} slots on one unified cache"
     if settings.kv.n_ctx not in (0, shape.n_ctx):
@@ -213,6 +221,26 @@ def _notes(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[st
         yield "gpu-layers is set, but this host has no card: everything stays in RAM"
 
 
+def _bare(part: Part) -> str:
+    """The maker of a card whose driver has no figure; "" for another one."""
+    known = part.card is None or context_bytes("ggml", part.card) is not None
+    return "" if known or part.card is None else part.card.maker or "an unknown maker"
+
+
+def _unknown_draft(now: Assessment) -> Iterator[str]:
+    said = now.settings.speculation
+    if any(kind.startswith("ngram") for kind in said.types):
+        yield "the tables of n-gram drafting"
+    if said.unclear:
+        yield f"weights and cells of {said.unclear}: no law covers a drafter of that kind"
+    elif now.draft is None and (said.model or MTP in said.types):
+        yield "weights and cells of the draft: " + (
+            "its model was not read, or no law covers it" if said.model else "the model has no multi-token layers"
+        )
+    elif now.draft is not None and now.draft.model is None:
+        yield "the cells of multi-token layers follow the sources and were not compared with a boot log"
+
+
 def _version_notes(now: Assessment, model: ModelFacts | None) -> Iterator[str]:
     version = now.endpoint.engine.version
     if not version:
@@ -235,12 +263,16 @@ def _not_modelled(now: Assessment, model: ModelFacts | None) -> Iterator[str]:
         why = f": {now.offload.unclear}" if now.offload.unclear else ""
         yield f"which card holds which weights and cells{why}; tokens stay exact"
     if now.spread:
-        yield "the driver's own memory on each card (context, kernels) and what a backend keeps for itself"
+        makers = sorted({maker for part in now.spread.cards if (maker := _bare(part))})
+        if makers:
+            yield f"the driver's own memory on cards of {', '.join(makers)}: no public figure was found"
+        yield "what a backend keeps for itself on a card"
         yield "the split was compared with llama.cpp's planner over RPC devices, not on a card"
     if model is not None and model.projector_bytes:
         yield "the projector's compute buffer: it goes by the size of the images"
     elif now.endpoint.engine.knobs.keys() & {"mmproj", "mm", "mmproj-url", "mmu"}:
         yield "the multimodal projector: it was not read"
+    yield from _unknown_draft(now)
     if now.settings.cache_ram_mib < 0:
         yield "the prompt cache: cache-ram = -1 lets it grow without limit"
     if now.settings.extras:

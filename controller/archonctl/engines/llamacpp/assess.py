@@ -11,9 +11,9 @@ from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Problem
 from archonctl.engines.llamacpp import memory
 from archonctl.engines.llamacpp import spread as spreading
+from archonctl.engines.llamacpp.draft import Draft, draft_of
 from archonctl.engines.llamacpp.fit import fitted_context
 from archonctl.engines.llamacpp.kv import (
-    VERIFIED_ARCHITECTURES,
     ContextShape,
     KvAllocation,
     KvSettings,
@@ -22,12 +22,12 @@ from archonctl.engines.llamacpp.kv import (
 )
 from archonctl.engines.llamacpp.offload import Offload, offload_of
 from archonctl.engines.llamacpp.refusals import refusals
-from archonctl.engines.llamacpp.settings import Settings, settings_of, stretched, trained_context
+from archonctl.engines.llamacpp.settings import Settings, adapted, settings_of, trained_context
 from archonctl.engines.llamacpp.spread import Spread
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand, Fit, fit
-from archonctl.memory.interval import MIB, Interval
+from archonctl.memory.interval import Interval
 from archonctl.model.geometry import Geometry, ModelFacts
 
 
@@ -51,6 +51,7 @@ class Assessment:
     offload: Offload
     spread: Spread | None
     """What lies on which card; None where nothing does, or where only the engine knows."""
+    draft: Draft | None
     problems: tuple[Problem, ...]
     demands: tuple[Demand, ...]
     fit: Fit
@@ -65,27 +66,30 @@ class Assessment:
             and self.settings.kv.n_seq_max >= contract.seqs
             and shape.n_ctx_slot >= contract.len
             and shape.n_ctx >= contract.tokens_with_margin
-            and self.fit.verdict != "too_big"
+            and self.fit.allows
         )
 
 
 def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessment:
     """Apply the law. Raises DeclarationError for knobs that cannot be understood (see ``settings_of``)."""
-    settings = stretched(settings_of(endpoint), model)
+    settings = adapted(settings_of(endpoint), model)
     trained = trained_context(settings, model)
     geometry = _geometry(model, trained)
     offload = offload_of(endpoint, host)
-    context = _fitted(settings, host, model, geometry, offload)
+    if offload.split_mode == "tensor":
+        settings = replace(settings, kv=replace(settings.kv, fit=False))  # --fit gives up on it (common/fit.cpp)
+    context = fitted_context(settings, host, model, geometry, offload)
     if context is not None:
         settings = replace(settings, kv=replace(settings.kv, n_ctx=int(context.best)))
     known = settings.kv.n_ctx > 0 or trained > 0
     shape = context_shape(settings.kv, trained) if known else None
     kv = allocate(geometry, settings.kv) if geometry and known else None
-    compute = _compute(model, geometry, settings.kv, kv)
+    compute = memory.estimated_compute(model, geometry, settings.kv, kv) if model and geometry and kv else None
     checkpoint = memory.checkpoint_bytes(geometry, settings.kv, kv) if geometry and kv else 0
     on_cards = bool(offload.devices) and settings.offload is not False and offload.gpu_layers != 0
-    placed = spreading.spread(model, geometry, settings.kv, kv, offload) if on_cards else None
-    demands = _demands(model, settings, kv, compute, on_cards, placed)
+    draft = draft_of(settings.speculation, model, geometry, settings.kv, shape.n_ctx) if shape else None
+    placed = spreading.spread(model, geometry, settings.kv, kv, offload, draft) if on_cards else None
+    demands = _demands(model, settings, kv, compute, on_cards, placed, draft)
     demands += _projector(model, settings, offload) + memory.ram_cache_demands(settings, checkpoint)
     problems = (
         *refusals(geometry, settings.kv),
@@ -94,54 +98,15 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     )
     ram = fit(demands, "host", host_capacity(host))
     return Assessment(
-        endpoint, settings, trained, context, shape, kv, compute, checkpoint, on_cards, offload, placed, problems,
-        tuple(demands), ram,
+        endpoint, settings, trained, context, shape, kv, compute, checkpoint, on_cards, offload, placed, draft,
+        problems, tuple(demands), ram,
     )  # fmt: skip
-
-
-def _fitted(
-    settings: Settings, host: Host, model: ModelFacts | None, geometry: Geometry | None, offload: Offload
-) -> Interval | None:
-    """The context that --fit takes where none is stated."""
-    kv_settings, streams = settings.kv, 1 if settings.kv.kv_unified else settings.kv.n_seq_max
-    if kv_settings.n_ctx or not kv_settings.fit or model is None or geometry is None or not geometry.trained_context:
-        return None
-    most, least = geometry.trained_context * streams, offload.fit_min_ctx * streams
-    cards = settings.offload is not False and bool(offload.devices)
-    room = [part.free_mib or part.total_mib for part in offload.devices] if cards else [host.ram_mib or 0]
-    if not all(room) or (cards and offload.unclear):
-        return None
-
-    def used(context: int) -> Interval:
-        at = replace(kv_settings, n_ctx=context, fit=False)
-        kv = allocate(geometry, at)
-        placed = spreading.spread(model, geometry, at, kv, offload) if cards else None
-        if placed is not None:
-            parts = [part.wanted for part in placed.cards]
-            return Interval(
-                sum(p.low for p in parts), sum(p.best for p in parts), sum(p.high for p in parts), "assumed"
-            )
-        fixed = memory.weights(model).bytes + kv.bytes
-        more = _compute(model, geometry, at, kv) or Interval(0, 0, fixed / 4, "assumed")
-        return Interval(fixed + more.low, fixed + more.best, fixed + more.high, "assumed")
-
-    margins = [offload.fit_targets_mib[min(number, len(offload.fit_targets_mib) - 1)] for number in range(len(room))]
-    return fitted_context(used, sum(room) * MIB, margins, most, least, streams)
 
 
 def _geometry(model: ModelFacts | None, trained: int) -> Geometry | None:
     if model is None or model.geometry is None:
         return None
     return replace(model.geometry, trained_context=trained)
-
-
-def _compute(
-    model: ModelFacts | None, geometry: Geometry | None, settings: KvSettings, kv: KvAllocation | None
-) -> Interval | None:
-    if model is None or geometry is None or kv is None or geometry.architecture not in VERIFIED_ARCHITECTURES:
-        return None
-    widths = memory.Widths.of(model, geometry)
-    return memory.compute_buffer(geometry, widths, settings, kv) if widths else None
 
 
 def _demands(
@@ -151,15 +116,28 @@ def _demands(
     compute: Interval | None,
     on_cards: bool,
     placed: Spread | None,
+    draft: Draft | None,
 ) -> list[Demand]:
     if placed is not None:
         return list(spreading.demands(placed, memory.cache_dtype(settings.kv)))
     found = [memory.weights(model)] if model else []
     found += memory.cache_demands(settings, kv) if kv else []
     found += [memory.compute_demand(compute)] if compute else []
+    found += _beside(draft) if draft else []
     if on_cards:
-        found = [replace(demand, scope="device", detail=f"{demand.detail}, split unknown") for demand in found]
+        # What does not fit stays in RAM, but for a split by hand: only the engine knows how much that is.
+        found = [
+            replace(demand, scope="device", detail=f"{demand.detail}, split unknown", low_bytes=0) for demand in found
+        ]
     return found
+
+
+def _beside(draft: Draft) -> list[Demand]:
+    """What a draft context takes where all of it lies in one place."""
+    found = [memory.weights(draft.model)] if draft.model else []
+    found.append(Demand("kv_cache", "host", memory.cache_dtype(draft.settings), draft.kv.bytes, "cells"))
+    found += [memory.compute_demand(draft.compute)] if draft.compute else []
+    return [replace(demand, detail=f"draft: {demand.detail}") for demand in found]
 
 
 def _projector(model: ModelFacts | None, settings: Settings, offload: Offload) -> list[Demand]:

@@ -13,6 +13,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 from archonctl.engines.llamacpp.kv import KvAllocation, KvSettings, layer_bytes
@@ -24,6 +25,7 @@ _INPUT = re.compile(r"(token_embd|position_embd|token_types|per_layer_token_embd
 """Tensors of LLM_TENSOR_LAYER_INPUT (src/llama-arch.cpp): they stay in RAM whatever is offloaded."""
 _OUTPUT = re.compile(r"(output|cls|dec\.output|enc\.output)")
 EMBEDDING = "token_embd.weight"
+OUTPUT = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +97,18 @@ def _tensor_device(name: str, where: Sequence[int | None], offload: Offload) -> 
     for pattern, target in offload.overrides:
         if pattern.search(name):
             return target
+    home = _home(name)
+    return None if home is None else where[min(home, len(where) - 1)]
+
+
+@lru_cache(maxsize=1 << 16)
+def _home(name: str) -> int | None:
+    """The layer that a tensor goes with, OUTPUT for the last; None stays in RAM. Asked again for each split tried."""
     if block := _BLOCK.match(name):
-        number = int(block[1])
-        return where[number] if number < len(where) - 1 else where[-1]
+        return int(block[1])
     if _INPUT.match(name):
         return None
-    return where[-1] if _OUTPUT.match(name) else where[0]
+    return OUTPUT if _OUTPUT.match(name) else 0
 
 
 def _has_output(model: ModelFacts) -> bool:

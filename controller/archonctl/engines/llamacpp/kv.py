@@ -73,6 +73,8 @@ class KvSettings:
     fit: bool = True
     slot_cap: int = 0
     stretched_context: int = 0
+    kept_states: int = 0
+    """Recurrent states that a sequence keeps beside its own, so that drafted tokens can be taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def _recurrent(geometry: Geometry, settings: KvSettings) -> RecurrentState | Non
     layers = sum(count for layer, count in geometry.kinds if layer.attention == "recurrent")
     if state is None or layers == 0:
         return None
-    rows = layers * settings.n_seq_max
+    rows = layers * settings.n_seq_max * (1 + settings.kept_states)
     return RecurrentState(
         cells=settings.n_seq_max,
         layers=len(geometry.serving),

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from archonctl.engines.llamacpp.kv import F32_BYTES, KvAllocation, KvSettings, layer_bytes, row_bytes
+from archonctl.engines.llamacpp.kv import (
+    F32_BYTES,
+    VERIFIED_ARCHITECTURES,
+    KvAllocation,
+    KvSettings,
+    layer_bytes,
+    row_bytes,
+)
 from archonctl.engines.llamacpp.offload import Offload
-from archonctl.engines.llamacpp.settings import Settings
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import MIB, Interval
 from archonctl.model.geometry import Geometry, ModelFacts
+
+if TYPE_CHECKING:
+    from archonctl.engines.llamacpp.settings import Settings  # which imports this module
 
 COMPUTE_LOW, COMPUTE_HIGH = 0.7, 1.25
 """Error of the largest stage: 324 settings of ten real widths and eight tiny models stay within it (b11434)."""
@@ -63,6 +73,12 @@ def compute_buffer(geometry: Geometry, widths: Widths, settings: KvSettings, kv:
         fixed + COMPUTE_HIGH * stage + COMPUTE_SLACK_BYTES,
         "assumed",
     )
+
+
+def estimated_compute(model: ModelFacts, geometry: Geometry, settings: KvSettings, kv: KvAllocation) -> Interval | None:
+    """Bytes of the compute buffer in RAM; None for an architecture whose widths have no law."""
+    widths = Widths.of(model, geometry) if geometry.architecture in VERIFIED_ARCHITECTURES else None
+    return compute_buffer(geometry, widths, settings, kv) if widths else None
 
 
 def mask_bytes(settings: KvSettings, kv: KvAllocation) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from archonctl.deployment.schema import Endpoint
@@ -43,6 +43,10 @@ class Offload:
     def fixed_by_hand(self) -> bool:
         """True if --fit may not move layers: the split was declared (common/fit.cpp)."""
         return self.gpu_layers_said or bool(self.tensor_split) or bool(self.overrides)
+
+    def margin_mib(self, number: int) -> int:
+        """What --fit leaves free on a device (--fit-target: the last figure is that of all further devices)."""
+        return self.fit_targets_mib[min(number, len(self.fit_targets_mib) - 1)]
 
     def pipelined(self, layers: int) -> bool:
         """True if the devices work on several micro-batches at once (src/llama-context.cpp ``pipeline_parallel``)."""
@@ -119,13 +123,13 @@ def _overrides(knobs: DeclaredKnobs, devices: tuple[Card, ...]) -> tuple[tuple[O
         found.append((re.compile(EXPERTS), None))
     for name, rest in (("n-cpu-moe", EXPERTS), ("n-cpu-ffn", DENSE)):
         if count := knobs.number(name, 0):
-            found.append((first_layers(count, rest), None))
+            found.append((some_layers(range(count), rest), None))
     return tuple(found), ""
 
 
-def first_layers(count: int, rest: str) -> re.Pattern[str]:
-    """The feed-forward tensors of the first layers, as one pattern (``llm_add_n_cpu_ffn_overrides``)."""
-    return re.compile(rf"blk\.({'|'.join(map(str, range(count)))}){rest}")
+def some_layers(layers: Iterable[int], rest: str) -> re.Pattern[str]:
+    """The feed-forward tensors of some layers, as one pattern (``llm_add_n_cpu_ffn_overrides``)."""
+    return re.compile(rf"blk\.({'|'.join(map(str, layers))}){rest}")
 
 
 def _pattern(knobs: DeclaredKnobs, text: str) -> re.Pattern[str]:

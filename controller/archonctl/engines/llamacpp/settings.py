@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.llamacpp.declared import DeclaredKnobs
+from archonctl.engines.llamacpp.draft import Speculation, speculation_of
 from archonctl.engines.llamacpp.kv import DEFAULT_BATCH, DEFAULT_UBATCH, ROW_BLOCKS, KvSettings, pad
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import ModelFacts
@@ -50,6 +51,7 @@ class Settings:
     """Declared knobs that take memory which no law here covers."""
     projector_offload: bool = True
     """Whether a multimodal projector is put on a card."""
+    speculation: Speculation = field(default_factory=Speculation)
 
     def declares(self, name: str) -> bool:
         """True if the knob is written down, rather than derived from the contract."""
@@ -94,6 +96,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
         offload=_offload(knobs),
         extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "none", "False")),
         projector_offload=knobs.switch("mmproj-offload", not knobs.switch("no-mmproj-offload", False)),
+        speculation=speculation_of(knobs),
     )
 
 
@@ -112,9 +115,7 @@ def _check_environment(env: Mapping[str, str]) -> None:
 
 
 _UNMODELLED = (
-    "spec-type",
     "spec-default",
-    "spec-draft-model",
     "lora",
     "lora-scaled",
     "control-vector",
@@ -149,6 +150,9 @@ def _unified(knobs: DeclaredKnobs) -> bool:
 
 def _context(endpoint: Endpoint, knobs: DeclaredKnobs) -> int:
     if "ctx-size" in knobs.values:
+        cap = knobs.number("kv-unified-per-slot", 0)
+        if knobs.number("ctx-size", 0) == 0 and cap and "fit-ctx" in knobs.values:
+            return _slots(endpoint, knobs) * cap  # tools/server/server.cpp ``ctx_pool_auto_sized``
         return knobs.number("ctx-size", 0)
     return contract_context(endpoint, _slots(endpoint, knobs), _unified(knobs))
 
@@ -203,14 +207,16 @@ def _offload(knobs: DeclaredKnobs) -> bool | None:
     return None if layers in ("", "auto", "-1") else True
 
 
-def stretched(settings: Settings, model: ModelFacts | None) -> Settings:
-    """The same settings with the slot cap that YaRN gives this model.
+def adapted(settings: Settings, model: ModelFacts | None) -> Settings:
+    """The same settings as this model changes them: the slot cap that YaRN gives, and states kept for drafting.
 
     llama-server caps a slot at the trained context; only YaRN with a factor of its own moves that cap
     (``llama_init_from_model`` in src/llama-context.cpp), linear scaling does not.
     """
     if model is None or model.geometry is None:
         return settings
+    if states := settings.speculation.states(model.geometry.architecture):
+        settings = replace(settings, kv=replace(settings.kv, kept_states=states))
     head, metadata = f"{model.geometry.architecture}.rope.scaling", model.metadata or {}
     scaling = settings.rope_scaling or metadata.get(f"{head}.type", "")
     if scaling != "yarn" or settings.rope_scale in (0.0, metadata.get(f"{head}.factor")):

@@ -1,0 +1,113 @@
+"""What a declaration plans, against what llama-server prints when it is started by it: every cache, to the rounding."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from archonctl.deployment.schema import Contract, Endpoint, Engine, ModelRef, Service
+from archonctl.engines.llamacpp.adapter import ADAPTER
+from archonctl.engines.llamacpp.assess import assess
+from archonctl.engines.llamacpp.kv import KvAllocation
+from archonctl.host.profile import Host
+from archonctl.memory.interval import MIB, Interval
+from archonctl.plan.build import load_model
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_llamacpp_law import ARCHITECTURES, boot
+
+pytestmark = pytest.mark.engine
+
+DRAFT = "(a draft model)"
+FLAGS: tuple[dict[str, Any], ...] = (
+    {"c": 6000, "np": 3},
+    {"kvu": True, "np": 2, "kv_dtype": "q8_0"},
+    {"np": -1, "ub": 64, "b": 128},
+    {"swa-full": True, "ubatch-size": 1024, "kv_dtype": "q8_0/q4_0"},
+    {"fa": "off", "kv_dtype": "q5_1/f16"},
+    {"nkvo": True, "ncmoe": 2, "cram": 0},
+    {"cmoe": True, "ctx-checkpoints": 0, "ot": "ffn_down=CPU"},
+    {"rope-scaling": "yarn", "rope-scale": 2, "yarn-orig-ctx": 4096},
+    {"rope-scaling": "linear", "rope-scale": 4, "c": 9000},
+    {"embeddings": True, "pooling": "mean", "ub": 256},
+    {"md": DRAFT, "spec-type": "draft-simple"},
+    {"md": DRAFT, "spec-draft-type-k": "q8_0", "ctvd": "q4_0", "kvu": True, "spec-draft-n-max": 8},
+    {"md": DRAFT, "swa-full": True, "fa": "off", "np": 3, "ub": 128},
+    {"c": 0, "fit": "off"},
+    {"c": 0},
+    {"c": 0, "fit-ctx": 4096, "kv-unified-per-slot": 700, "kvu": True},
+    {"cache-ram": 100, "no-cache-prompt": True, "load-mode": "none", "temp": 0},
+)
+"""Every knob that decides cells or their bytes, and some that must not."""
+
+_CACHE = re.compile(
+    r"llama_kv_cache: size = +([\d.]+) MiB \( *(\d+) cells, +(\d+) layers, +(\d+)/(\d+) seqs\), "
+    r"K \((\w+)\): +([\d.]+) MiB, V \((\w+)\): +([\d.]+) MiB"
+)
+_STATES = re.compile(r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells")
+_WEIGHTS = re.compile(r"load_tensors: +\S+ model buffer size = +([\d.]+) MiB")
+_CONTEXT = re.compile(r"llama_context: n_ctx += (\d+)")
+
+
+def printed(law: KvAllocation, type_k: str, type_v: str) -> list[tuple[Any, ...]]:
+    """The caches of an allocation as they are compared: figures exactly, bytes with the log's rounding."""
+    streams = (law.caches[0].cells, law.caches[0].streams)
+    assert streams[0] * streams[1] == law.tokens
+    return [(c.cells, c.layers, c.streams, type_k, type_v, c.bytes, c.k_bytes, c.v_bytes) for c in law.caches]
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=lambda f: "_".join(f"{k}={v}" for k, v in f.items()).replace(DRAFT, "D"))
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_ledger_is_what_was_planned(
+    llama_server: Path, tiny_gguf: Callable[..., Path], architecture: str, flags: dict[str, Any]
+) -> None:
+    drafting = str(tiny_gguf("gemma3", layers=3, ctx=8192))
+    knobs = {key: drafting if value == DRAFT else value for key, value in flags.items() if key != "kv_dtype"}
+    small = {"ctx": 2048} if knobs.get("c") == 0 else {}
+    model = (
+        tiny_gguf(architecture, hidden=128, **small) if architecture == "qwen2" else tiny_gguf(architecture, **small)
+    )
+    endpoint = Endpoint(
+        contract=Contract(seqs=2, len=1500, kv_dtype=flags.get("kv_dtype", "f16")),
+        engine=Engine(kind="llamacpp", version="b11434", binary=str(llama_server), knobs=knobs),
+        model=ModelRef(path=str(model)),
+        service=Service(listen="127.0.0.1:8177"),
+    )
+    facts = load_model(endpoint)
+    now = assess(endpoint, Host(), facts)
+    command = list(ADAPTER.command(endpoint).argv)
+    command[command.index("--port") + 1] = "0"
+    seen = boot(Path(command[0]), *command[1:])
+    if now.problems:
+        assert seen.code == 1, seen.log[-2000:]
+        return
+    assert seen.code is None, seen.log[-2000:]
+    assert facts is not None
+    assert now.kv is not None
+    assert (DRAFT in flags.values()) == (now.draft is not None)
+
+    settings = now.settings.kv
+    wanted = printed(now.kv, settings.type_k, settings.type_v)
+    if now.draft:
+        wanted += printed(now.draft.kv, now.draft.settings.type_k, now.draft.settings.type_v)
+    lines = _CACHE.findall(seen.log)
+    assert len(lines) == len(wanted), seen.log[-3000:]
+    for (size, cells, layers, _, streams, type_k, k, type_v, v), plan in zip(lines, wanted, strict=True):
+        assert (int(cells), int(layers), int(streams), type_k, type_v) == plan[:5]
+        for text, size_bytes in zip((size, k, v), plan[5:], strict=True):
+            assert Interval.rounded(text, MIB).contains(size_bytes)
+    assert int(_CONTEXT.findall(seen.log)[0]) == now.kv.tokens
+    states = _STATES.findall(seen.log)
+    assert len(states) == (now.kv.recurrent is not None)
+    for size, cells in states:
+        assert now.kv.recurrent is not None
+        assert int(cells) == now.kv.recurrent.cells
+        assert Interval.rounded(size, MIB).contains(now.kv.recurrent.bytes)
+    held = facts.weight_bytes + (facts.draft.weight_bytes if facts.draft else 0)
+    loaded = sum(map(float, _WEIGHTS.findall(seen.log))) * MIB
+    assert loaded >= 0.99 * held - 0.02 * MIB  # a mapped buffer also counts what lies between its tensors
