@@ -58,8 +58,7 @@ def passed_on(
         if deprecated := known.find_deprecated(knob):
             notes.append(f"knob {key}: {deprecated.effect}")
         chosen[knob.flag] = Words(_rendered(key, knob, positive, value), f"engine.knobs.{key}")
-    order = {knob.flag: number for number, knob in enumerate(known.knobs)}
-    for flag in sorted(chosen, key=lambda flag: (order.get(flag.partition(".")[0], 0), flag)):
+    for flag in sorted(chosen, key=lambda flag: (known.order.get(flag.partition(".")[0], 0), flag)):
         if flag not in rendered:
             yield chosen[flag]
 

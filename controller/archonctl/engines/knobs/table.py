@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,8 +121,19 @@ class KnobTable:
 
     def retirement(self, name: str) -> Retired | None:
         """The hand-kept row about a flag or variable that went away."""
-        wanted = spelled(name)
-        return next((row for row in self.retired if name in row.env_keys or wanted in map(spelled, row.names)), None)
+        rows = (self._retired_by_name.get(key) for key in (f"env:{name}", f"flag:{spelled(name)}"))
+        first = min((row for row in rows if row), key=itemgetter(0), default=None)
+        return first[1] if first else None
+
+    @cached_property
+    def _retired_by_name(self) -> Mapping[str, tuple[int, Retired]]:
+        """The first hand-kept row by each of its variables and flags, with its place among them."""
+        found: dict[str, tuple[int, Retired]] = {}
+        for number, row in enumerate(self.retired):
+            names = (*(f"env:{key}" for key in row.env_keys), *(f"flag:{spelled(name)}" for name in row.names))
+            for name in names:
+                found.setdefault(name, (number, row))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +200,11 @@ class Edition:
             self.variables[knob.env_key] = entry
             if knob.negatives and "_ARG_" in knob.env_key:
                 self.variables[knob.env_key.replace("_ARG_", "_ARG_NO_")] = replace(entry, positive=False)
+
+    @cached_property
+    def order(self) -> Mapping[str, int]:
+        """The place of each flag in the table: the order in which they are rendered."""
+        return {knob.flag: number for number, knob in enumerate(self.knobs)}
 
     def find(self, key: str) -> tuple[Knob, bool] | None:
         """The knob of a declared key (any spelling, dashes or underscores) and False if the key is its negative."""

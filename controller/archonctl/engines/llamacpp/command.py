@@ -119,7 +119,6 @@ def _observability(known: Edition, endpoint: Endpoint, notes: list[str]) -> list
 
 def _declared(known: Edition, endpoint: Endpoint, notes: list[str]) -> Iterator[str]:
     """The other knobs, in canonical long form and in the order of the table, so that the result is stable."""
-    order = {knob.flag: number for number, knob in enumerate(known.knobs)}
     chosen: dict[str, tuple[str, tuple[str, ...]]] = {}
     for key, value in endpoint.engine.knobs.items():
         flag, arguments = _one(known, key, value, notes)
@@ -131,7 +130,7 @@ def _declared(known: Edition, endpoint: Endpoint, notes: list[str]) -> Iterator[
                 hint="keep one of them",
             )
         chosen[flag] = (key, arguments)
-    for flag in sorted(chosen.keys() - RENDERED, key=order.__getitem__):
+    for flag in sorted(chosen.keys() - RENDERED, key=known.order.__getitem__):
         yield from chosen[flag][1]
 
 
