@@ -21,6 +21,8 @@ class Group:
     """Cards of one name and memory, those with most to give first."""
 
     cards: tuple[Card, ...]
+    free: tuple[int, ...]
+    """Bytes that each has to give."""
 
     @property
     def card(self) -> Card:
@@ -29,7 +31,7 @@ class Group:
 
     def free_bytes(self, count: int) -> int:
         """What the tightest of the best ``count`` cards has to give."""
-        return available_bytes(self.cards[count - 1])
+        return self.free[count - 1]
 
     def splits(self, forced: int | None) -> tuple[int, ...]:
         """The numbers of cards to try, fewest first."""
@@ -40,13 +42,14 @@ class Group:
 def groups(host: Host) -> tuple[Group, ...]:
     """Groups of cards that can share a model, the one with the freest card first. Cards of their own memory go before
     those that share RAM."""
-    found: dict[tuple[str, int], list[Card]] = {}
+    found: dict[tuple[str, int], list[tuple[int, int, Card]]] = {}
     for card in host.cards:
-        found.setdefault((card.name, card.total_mib), []).append(card)
-    made = [
-        Group(tuple(sorted(cards, key=lambda card: (-available_bytes(card), card.index)))) for cards in found.values()
-    ]
-    return tuple(sorted(made, key=lambda group: (group.card.unified, -available_bytes(group.card))))
+        found.setdefault((card.name, card.total_mib), []).append((-available_bytes(card), card.index, card))
+    made = []
+    for cards in found.values():
+        cards.sort(key=lambda each: each[:2])
+        made.append(Group(tuple(card for _, _, card in cards), tuple(-free for free, _, _ in cards)))
+    return tuple(sorted(made, key=lambda group: (group.card.unified, -group.free[0])))
 
 
 def available_bytes(card: Card) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from archonctl.findings import Finding
 from archonctl.fit import refusals
 from archonctl.fit.cards import Group, host_with
-from archonctl.fit.declare import Candidate, endpoint_of
+from archonctl.fit.declare import Candidate, Declared
 from archonctl.fit.kernels import gate
 from archonctl.fit.kv_quants import warning
 from archonctl.fit.need import Need, plan_of
@@ -20,15 +20,15 @@ from archonctl.memory.interval import GIB, Interval
 
 def on_cards(ask: Question, case: Case, one: Candidate, need: Need, group: Group) -> Choice | Refusal:
     """The choice. Where RAM is known or shared, the plan on the machine itself has the last word."""
-    host = host_with(ask.host, group.cards[: one.tp])
-    endpoint, facts = endpoint_of(one, host, need.kv_bytes), ask.facts(case)
+    cards, facts = group.cards[: one.tp], ask.facts(case)
+    declared = Declared(one, need.kv_bytes, cards)
     if ask.host.ram_mib is not None or group.card.unified:
-        plan = plan_of(one, host, facts, need)
+        plan = plan_of(one, host_with(ask.host, cards), facts, need)
         if plan.verdict != "holds":
             message = f"{case.quant.name} under {case.engine}: {'; '.join(plan.reasons)}"
             short = refusals.of_case("fit-size", case, message)
             free = group.free_bytes(one.tp)
-            return replace(short, wanted_bytes=round(need.must), free_bytes=free, endpoint=endpoint)
+            return replace(short, wanted_bytes=round(need.must), free_bytes=free, declared=declared)
     split: Split = "one" if one.tp == 1 else "layer" if case.engine == "llamacpp" else "tensor"
     cache = need.kv_bytes * one.tp / one.seqs
     card = None if one.expert_layers else group.card
@@ -43,10 +43,10 @@ def on_cards(ask: Question, case: Case, one: Candidate, need: Need, group: Group
         est=need.est,
         plain_bytes=ask.plain(case, one.kv, one.tp),
         free_bytes=group.free_bytes(one.tp),
-        endpoint=endpoint,
+        declared=declared,
         host_bytes=need.host_bytes,
         expert_layers=one.expert_layers,
-        throughput=throughput(ask.model, facts, cache, card, one.tp, case.engine),
+        throughput=throughput(ask.model, ask.needs.active(case.number, case.engine), cache, card, one.tp, case.engine),
     )
 
 
@@ -58,12 +58,12 @@ def in_ram(ask: Question, case: Case, one: Candidate) -> Choice | Refusal:
     if ask.host.ram_mib is None:
         return refusals.of_case("fit-no-device", case, "no device, and RAM is not known")
     plan = plan_of(one, ask.host, ask.facts(case), Need(Interval.exact(0), 0.0, 0, 0))
-    ram, endpoint = next(fit for fit in plan.fits if fit.scope == "host"), endpoint_of(one)
+    ram, declared = next(fit for fit in plan.fits if fit.scope == "host"), Declared(one)
     if plan.verdict != "holds":
         message = f"no device; {name} in RAM: {'; '.join(plan.reasons)}"
         code = refusals.code_of(plan)
         refusal = refusals.of_case(code, case, message)
-        return replace(refusal, wanted_bytes=ram.want_bytes, free_bytes=max(0, ram.budget_bytes), endpoint=endpoint)
+        return replace(refusal, wanted_bytes=ram.want_bytes, free_bytes=max(0, ram.budget_bytes), declared=declared)
     cache = ram.by_class.get("kv_cache", 0)
     low, high = ram.want_low_bytes or ram.want_bytes, ram.want_high_bytes or ram.want_bytes
     return Choice(
@@ -77,9 +77,11 @@ def in_ram(ask: Question, case: Case, one: Candidate) -> Choice | Refusal:
         est=Interval(low, ram.want_bytes, high, "assumed"),
         plain_bytes=ask.plain(case, one.kv, 1),
         free_bytes=ram.budget_bytes,
-        endpoint=endpoint,
+        declared=declared,
         host_bytes=ram.want_bytes,
-        throughput=throughput(ask.model, ask.facts(case), cache / one.seqs, None, 1, case.engine),
+        throughput=throughput(
+            ask.model, ask.needs.active(case.number, case.engine), cache / one.seqs, None, 1, case.engine
+        ),
     )
 
 

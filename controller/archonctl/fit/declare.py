@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from archonctl.deployment.schema import Contract, Endpoint, Engine, EngineKind, HostRef, KnobValue, ModelRef
 from archonctl.fit.values import KvServed
-from archonctl.host.profile import Host
+from archonctl.host.profile import Card
 
 STATIC_SHARE = 0.85
 """mem-fraction-static of SGLang: the rest is for activations and graphs (its own choice lies around it)."""
@@ -30,12 +30,26 @@ class Candidate:
     expert_layers: int = 0
 
 
-def endpoint_of(one: Candidate, host: Host | None = None, stated_kv_bytes: int = 0) -> Endpoint:
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A candidate with all that its declaration says; most are never asked for it."""
+
+    candidate: Candidate
+    stated_kv_bytes: int = 0
+    cards: tuple[Card, ...] = ()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The declaration."""
+        return endpoint_of(self.candidate, self.stated_kv_bytes, self.cards)
+
+
+def endpoint_of(one: Candidate, stated_kv_bytes: int = 0, cards: Sequence[Card] = ()) -> Endpoint:
     """The declaration. With ``stated_kv_bytes`` vLLM is told its cache exactly, instead of a share of the card.
 
-    ``host`` is where it is to run: its cards are named where they are not simply the first ones.
+    ``cards`` are those it is to run on, named where they are not simply the first ones.
     """
-    env = _visible(host) if host else {}
+    env = _visible(sorted(card.index for card in cards), cards[0].maker) if cards else {}
     return Endpoint(
         contract=Contract(seqs=one.seqs, len=one.len, kv_dtype=one.kv.dtype),
         engine=Engine(kind=KINDS[one.engine], knobs=_knobs(one, stated_kv_bytes), env=env),
@@ -61,9 +75,8 @@ def _knobs(one: Candidate, stated_kv_bytes: int) -> dict[str, KnobValue]:
     return found
 
 
-def _visible(host: Host) -> dict[str, str]:
-    indices = [card.index for card in host.cards]
+def _visible(indices: Sequence[int], maker: Maker) -> dict[str, str]:
     if indices == list(range(len(indices))):
         return {}
-    name = {"amd": "HIP_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}.get(host.cards[0].maker, "CUDA_VISIBLE_DEVICES")
+    name = {"amd": "HIP_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}.get(maker, "CUDA_VISIBLE_DEVICES")
     return {name: ",".join(map(str, indices))}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -83,11 +82,6 @@ def gate(engine: str, kind: str, target: str, weight_only: bool = False) -> Gate
     rows = tuple(row for row in kernels() if row.engine == engine and kind in row.kinds)
     found = next((row for row in rows if row.covers(target) and (weight_only or not row.weight_only)), None)
     return Gate(found, () if found else rows)
-
-
-def would_run(engine: str, kinds: Iterable[str], target: str) -> Sequence[str]:
-    """Those of ``kinds`` that the engine runs on the target as it is."""
-    return [kind for kind in kinds if gate(engine, kind, target).open]
 
 
 def knows(engine: str, kind: str) -> bool:

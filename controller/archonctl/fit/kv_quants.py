@@ -17,6 +17,7 @@ def _table() -> dict[tuple[str, str], str]:
     return {(row["engine"], asked): row["as"] for row in rows for asked in row["asked"]}
 
 
+@cache
 def known_quants() -> tuple[str, ...]:
     """Every type that some engine serves, or serves as another."""
     return tuple(sorted({asked for _, asked in _table()}))

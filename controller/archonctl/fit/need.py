@@ -51,7 +51,7 @@ def need_of(one: Candidate, facts: ModelFacts) -> Need:
     """What the candidate needs of cards that are all alike."""
     host = huge_host(one.tp, one.maker)
     stated = _stated_bytes(one, host, facts) if one.engine == "vllm" else 0
-    plan = build_plan("fit", endpoint_of(one, stated_kv_bytes=stated), host, facts, detail=False)
+    plan = build_plan("fit", endpoint_of(one, stated), host, facts, detail=False)
     forecast = plan.forecast
     if forecast.problems:
         first = forecast.problems[0]
@@ -117,4 +117,4 @@ def _sum(demands: Sequence[Demand]) -> Interval:
 
 def plan_of(one: Candidate, host: Host, facts: ModelFacts, need: Need) -> Plan:
     """The plan of the declaration that would be written, on the cards themselves."""
-    return build_plan("fit", endpoint_of(one, host, need.kv_bytes), host, facts, detail=False)
+    return build_plan("fit", endpoint_of(one, need.kv_bytes, host.cards), host, facts, detail=False)

@@ -8,6 +8,8 @@ from archonctl.catalogue.values import CatalogueModel
 from archonctl.fit.declare import Candidate
 from archonctl.fit.facts import facts_of
 from archonctl.fit.need import Need, need_of
+from archonctl.fit.plain import Plain
+from archonctl.fit.speed import active_bytes
 from archonctl.model.geometry import ModelFacts
 
 MOST_MODELS = 512
@@ -21,6 +23,8 @@ class Needs:
         self.model = model
         self._facts: dict[tuple[int, str], ModelFacts] = {}
         self._needs: dict[tuple[int, Candidate], Need] = {}
+        self._active: dict[tuple[int, str], float] = {}
+        self._plain: dict[tuple[int, str], Plain] = {}
 
     def facts(self, quant: int, engine: str) -> ModelFacts:
         """The model in one of its quants, as an engine takes it."""
@@ -28,6 +32,18 @@ class Needs:
         if key not in self._facts:
             self._facts[key] = facts_of(self.model, self.model.quants[quant], engine)
         return self._facts[key]
+
+    def active(self, quant: int, engine: str) -> float:
+        """Bytes of weights read for a token."""
+        if (quant, engine) not in self._active:
+            self._active[quant, engine] = active_bytes(self.model, self.facts(quant, engine))
+        return self._active[quant, engine]
+
+    def plain(self, quant: int, engine: str) -> Plain:
+        """What the plain estimate takes of it."""
+        if (quant, engine) not in self._plain:
+            self._plain[quant, engine] = Plain.of(self.facts(quant, engine))
+        return self._plain[quant, engine]
 
     def need(self, quant: int, one: Candidate) -> Need:
         """What a candidate of that quant needs of its fullest card."""

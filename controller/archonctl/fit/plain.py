@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from archonctl.model.geometry import Geometry, ModelFacts
+from archonctl.model.geometry import ModelFacts
 
 OVERHEAD = 1.15
 """What such planners add for everything else (github.com/soapbucket/sbproxy, fit.rs)."""
@@ -20,12 +21,20 @@ _ELEMENT_BYTES: Mapping[str, float] = {
 """As people count them; what is really served is what the law counts."""
 
 
-def plain_bytes(facts: ModelFacts, seqs: int, length: int, dtype: str, cards: int) -> int:
-    """(weights + 2 x layers x KV heads x head width x bytes x tokens) x 1.15 / cards, windows and states unseen."""
-    cache = 0.0 if facts.geometry is None else _row(facts.geometry) * _ELEMENT_BYTES.get(dtype, 1) * seqs * length
-    weights = facts.weight_bytes or facts.file_bytes
-    return round((weights + cache) * OVERHEAD / max(1, cards))
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Bytes of all weights, and elements of cache a token: 2 x layers x KV heads x head width. Windows are not seen."""
 
+    weights_bytes: int
+    elements: int
 
-def _row(geometry: Geometry) -> int:
-    return sum(layer.k_width + layer.v_width for layer in geometry.layers)
+    @classmethod
+    def of(cls, facts: ModelFacts) -> Plain:
+        """From the facts of a model; without a geometry the cache is left out."""
+        layers = facts.geometry.layers if facts.geometry else ()
+        return cls(facts.weight_bytes or facts.file_bytes, sum(layer.k_width + layer.v_width for layer in layers))
+
+    def bytes(self, tokens: int, dtype: str, cards: int) -> int:
+        """(weights + cache) x 1.15 / cards."""
+        cache = self.elements * _ELEMENT_BYTES.get(dtype, 1) * tokens
+        return round((self.weights_bytes + cache) * OVERHEAD / max(1, cards))

@@ -11,7 +11,6 @@ from archonctl.fit.declare import Candidate
 from archonctl.fit.kernels import Gate, gate
 from archonctl.fit.kv_quants import served
 from archonctl.fit.needs import Needs, needs_of
-from archonctl.fit.plain import plain_bytes
 from archonctl.fit.values import DEFAULT_LEN, Ask, KvServed
 from archonctl.host.profile import Host
 from archonctl.model.geometry import ModelFacts
@@ -74,4 +73,4 @@ class Question:
 
     def plain(self, case: Case, kv: KvServed, tp: int) -> int:
         """The plain estimate of one card."""
-        return plain_bytes(self.facts(case), self.ask.seqs, self.len, kv.dtype, tp)
+        return self.needs.plain(case.number, case.engine).bytes(self.ask.seqs * self.len, kv.dtype, tp)

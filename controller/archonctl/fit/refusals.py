@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import islice
+
 from archonctl.catalogue.values import Quant
 from archonctl.fit.cards import Group
+from archonctl.fit.declare import Declared
 from archonctl.fit.kernels import Gate, gate
 from archonctl.fit.need import Need
 from archonctl.fit.question import Case, Question
@@ -23,31 +27,35 @@ def capability(case: Case, kind: str, asked: Gate, group: Group, others: tuple[Q
     if row is None:
         message = f"{what} under {engine}: nothing here says which cards run it"
         return Refusal("fit-capability", quant.name, engine, message, kernel=what)
-    runs = [
-        f"{each.name} ({name})" for each in others for name in each.engines if gate(name, each.name, card.target).open
-    ]
+    runs = _would_run(tuple((each.name, each.engines) for each in others), card.target)
     here = f"{card.name} has {word} {card.target}" if card.target else f"{card.name} has none"
     message = f"{what} under {engine} needs the kernel {row.kernel} ({row.needs}); {here}"
     unpacked = next((each for each in asked.missing if each.weight_only and each.covers(card.target)), None)
     if unpacked:
         message += f"; --weight-only takes {unpacked.kernel}"
     if runs:
-        message += f"; there run {', '.join(runs[:4])}"
+        message += f"; there run {runs}"
     return Refusal("fit-capability", quant.name, engine, message, kernel=row.kernel)
 
 
-def size(case: Case, need: Need, tp: int, group: Group, plain_bytes: int) -> Refusal:
+@cache
+def _would_run(quants: tuple[tuple[str, tuple[str, ...]], ...], target: str) -> str:
+    """Some quants that run on the target as they are, in words."""
+    runs = (f"{name} ({engine})" for name, engines in quants for engine in engines if gate(engine, name, target).open)
+    return ", ".join(islice(runs, 4))
+
+
+def size(case: Case, need: Need, group: Group, plain_bytes: int, declared: Declared) -> Refusal:
     """The smallest estimate, and what the tightest of so many cards has."""
-    quant, engine = case.quant, case.engine
-    free = group.free_bytes(tp)
-    each = f"each of {tp} cards" if tp > 1 else "the card"
+    quant, engine, tp = case.quant, case.engine, declared.candidate.tp
+    free, cards = group.free_bytes(tp), f"{tp} cards" if tp > 1 else "a card"
     rest = max(0.0, need.est.best - need.weights_bytes - need.kv_bytes)
     message = (
-        f"{quant.name} under {engine} wants {_gib(need.must)} of {each} (weights {_gib(need.weights_bytes)}, cache "
+        f"{quant.name} under {engine} wants {cards} of {_gib(need.must)} (weights {_gib(need.weights_bytes)}, cache "
         f"{_gib(need.kv_bytes)}, rest {_gib(rest)}; {_gib(need.est.low)} to {_gib(need.est.high)}), "
         f"{group.card.name} has {_gib(free)}; plain estimate {_gib(plain_bytes)}"
     )
-    return Refusal("fit-size", quant.name, engine, message, "", round(need.must), plain_bytes, free)
+    return Refusal("fit-size", quant.name, engine, message, "", round(need.must), plain_bytes, free, declared)
 
 
 def other(code: RefusalCode, quant: Quant, engine: str, message: str) -> Refusal:

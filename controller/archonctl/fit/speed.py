@@ -42,13 +42,13 @@ def prefill_rate(active_parameters: float, flops: float) -> Interval:
 
 
 def throughput(
-    model: CatalogueModel, facts: ModelFacts, kv_bytes: float, card: Card | None, cards: int, engine: str
+    model: CatalogueModel, active_bytes: float, kv_bytes: float, card: Card | None, cards: int, engine: str
 ) -> Throughput:
     """Of one sequence with ``kv_bytes`` of cache on all cards together; intervals are None where nothing tells.
 
     Cards that hold whole layers (llama.cpp) work one after the other; those that share each tensor, together.
     """
-    read = round(_active_bytes(model, facts) + kv_bytes)
+    read = round(active_bytes + kv_bytes)
     known = _catalogued(card.name, card.total_mib) if card else None
     together = 1 if engine == "llamacpp" else cards
     source = f"{table()['decode']['source']}; {table()['prefill']['source']}"
@@ -83,7 +83,7 @@ def _catalogued(name: str, total_mib: int) -> CardModel | None:
     return find_card(name, total_mib) or next(iter(matching_cards(name)), None)
 
 
-def _active_bytes(model: CatalogueModel, facts: ModelFacts) -> float:
+def active_bytes(model: CatalogueModel, facts: ModelFacts) -> float:
     """Bytes of weights read for a token: all but the input embedding, and of the routed experts those that are used."""
     geometry = facts.geometry or model.geometry
     used = geometry.experts_used / geometry.experts if geometry.experts else 1.0

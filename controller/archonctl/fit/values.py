@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from archonctl.deployment.schema import Endpoint
 from archonctl.findings import Finding
 from archonctl.memory.interval import Interval
+
+if TYPE_CHECKING:
+    from archonctl.deployment.schema import Endpoint
+    from archonctl.fit.declare import Declared
 
 FitVerdict = Literal["fits", "refused", "unknown"]
 RefusalCode = Literal["fit-capability", "fit-size", "fit-unsatisfiable", "fit-no-device", "fit-unknown"]
@@ -69,7 +72,7 @@ class Choice:
     """One quant under one engine that holds the question. Sizes in bytes, of the fullest card; ``est`` their sum.
 
     ``tp`` counts the cards that share the model. ``plain_bytes`` is (weights + cache) x 1.15 / tp, as people know it.
-    ``endpoint`` is a declaration of exactly this, which ``archonctl plan`` calls "holds".
+    ``declared`` is exactly this, which ``archonctl plan`` calls "holds".
     """
 
     quant: str
@@ -82,12 +85,17 @@ class Choice:
     est: Interval
     plain_bytes: int
     free_bytes: int
-    endpoint: Endpoint
+    declared: Declared
     host_bytes: int = 0
     """RAM wanted for what does not lie on a card."""
     expert_layers: int = 0
     """Layers whose experts lie in RAM (llama.cpp --n-cpu-moe)."""
     throughput: Throughput | None = None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The choice as a declaration."""
+        return self.declared.endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +119,13 @@ class Refusal:
     """The smallest estimate over all ways to share it out."""
     plain_bytes: int = 0
     free_bytes: int = 0
-    endpoint: Endpoint | None = None
-    """The declaration that ``archonctl plan`` calls short or unknown, where size was the question."""
+    declared: Declared | None = None
+    """What ``archonctl plan`` calls short or unknown, where size was the question."""
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The same as a declaration."""
+        return self.declared.endpoint if self.declared else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ is a declaration that the plan calls "holds".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from archonctl.catalogue.values import CatalogueModel
 from archonctl.fit import refusals
 from archonctl.fit.cards import Group, where
 from archonctl.fit.choose import in_ram, on_cards, warnings_of
-from archonctl.fit.declare import endpoint_of
+from archonctl.fit.declare import Declared
 from archonctl.fit.kv_quants import check_asked
 from archonctl.fit.need import Need
 from archonctl.fit.question import Case, Question
@@ -52,7 +51,7 @@ class _Walk:
         chosen = self._choose()
         if chosen is None:
             return self._refused()
-        return replace(self._answer("fits"), chosen=chosen, warnings=tuple(warnings_of(chosen, self._ask)))
+        return self._answer("fits", chosen=chosen)
 
     def _choose(self) -> Choice | None:
         forced, most = self._ask.ask.tp, max((len(group.cards) for group in self._ask.groups), default=0)
@@ -103,9 +102,8 @@ class _Walk:
         return None
 
     def _too_large(self, case: Case, kv: KvServed, group: Group, need: Need, tp: int) -> Refusal:
-        one = self._ask.candidate(case, kv, tp, group)
-        refusal = refusals.size(case, need, tp, group, self._ask.plain(case, kv, tp))
-        return replace(refusal, endpoint=endpoint_of(one, stated_kv_bytes=need.kv_bytes))
+        declared = Declared(self._ask.candidate(case, kv, tp, group), need.kv_bytes)
+        return refusals.size(case, need, group, self._ask.plain(case, kv, tp), declared)
 
     def _kept(self, found: Choice | Refusal) -> Choice | None:
         if isinstance(found, Choice):
@@ -149,7 +147,9 @@ class _Walk:
         first = min(sized, key=lambda each: each.wanted_bytes - each.free_bytes) if sized else mine[0]
         return self._answer("unknown" if code == "fit-unknown" else "refused", code, first.message)
 
-    def _answer(self, word: FitVerdict, code: RefusalCode | None = None, message: str = "") -> FitResult:
+    def _answer(
+        self, word: FitVerdict, code: RefusalCode | None = None, message: str = "", chosen: Choice | None = None
+    ) -> FitResult:
         ask = self._ask
         return FitResult(
             model=ask.model.name,
@@ -157,10 +157,11 @@ class _Walk:
             seqs=ask.ask.seqs,
             len=ask.len,
             verdict=word,
-            chosen=None,
+            chosen=chosen,
             refusals=tuple(self._refusals),
             code=code,
             message=message,
+            warnings=tuple(warnings_of(chosen, ask)) if chosen else (),
         )
 
 
