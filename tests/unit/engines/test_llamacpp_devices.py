@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from archonctl.engines.llamacpp.devices import layer_devices, place
 from archonctl.engines.llamacpp.kv import KvSettings, allocate, layer_bytes
 from archonctl.engines.llamacpp.memory import Widths, device_compute
 from archonctl.engines.llamacpp.offload import Offload, offload_of
+from archonctl.engines.llamacpp.refusals import split_refusals
 from archonctl.errors import DeclarationError
 from archonctl.host.profile import Card, Host
 from archonctl.memory.interval import MIB
@@ -125,3 +127,30 @@ def test_what_cannot_be_understood_is_refused(knobs: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError) as caught:
         offload(knobs, 2)
     assert caught.value.code == "knob-bad-value"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "mode", "more", "version", "refused"),
+    [
+        ("deepseek2", "tensor", {}, "b11434", "no tensor split"),
+        ("llama", "tensor", {"flash_attn": False}, "b11434", "flash attention"),
+        ("llama", "tensor", {}, "b11434", ""),
+        ("llama", "row", {}, "b11434", "no split buffers"),
+        ("llama", "row", {}, "", "no split buffers"),
+        ("llama", "row", {}, "b6000", ""),
+        ("deepseek2", "layer", {"flash_attn": False}, "b11434", ""),
+    ],
+)
+def test_a_split_mode_that_ends_the_boot_is_refused(
+    architecture: str, mode: str, more: dict[str, Any], version: str, refused: str
+) -> None:
+    """Seen over RPC devices, which have no split buffers either: each of the refused ones failed to load."""
+    geometry = describe(None, "llama-3.1-8b").geometry
+    found = split_refusals(
+        replace(geometry, architecture=architecture),
+        KvSettings(4096, 1, **more),
+        offload({"sm": mode}, 2, maker="nvidia"),
+        version,
+    )
+    assert [refused in problem.message for problem in found] == [True] * bool(refused)
+    assert split_refusals(geometry, KvSettings(4096, 1), offload({"sm": mode}, 0), version) == []

@@ -77,7 +77,7 @@ def test_experts_go_to_ram_before_whole_layers(tiny_gguf: Callable[..., Path]) -
 
 def test_a_split_by_hand_that_cannot_fit_is_refused_with_both_numbers(dense: ModelFacts) -> None:
     trial = case(dense, [100], {"gpu-layers": 99})
-    plan = trial.plan({}, detail=True)
+    plan = build_plan(trial.name, trial.endpoint, trial.host, trial.model)
     assert plan.verdict == "short"
     assert [problem.code for problem in plan.forecast.problems] == ["llamacpp-card-short"]
     assert "has free 100 MiB" in plan.reasons[0]

@@ -21,7 +21,7 @@ from archonctl.engines.llamacpp.kv import (
     context_shape,
 )
 from archonctl.engines.llamacpp.offload import Offload, offload_of
-from archonctl.engines.llamacpp.refusals import refusals
+from archonctl.engines.llamacpp.refusals import refusals, split_refusals
 from archonctl.engines.llamacpp.settings import Settings, adapted, settings_of, trained_context
 from archonctl.engines.llamacpp.spread import Spread
 from archonctl.host.capacity import host_capacity
@@ -93,6 +93,7 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     demands += _projector(model, settings, offload) + memory.ram_cache_demands(settings, checkpoint)
     problems = (
         *refusals(geometry, settings.kv),
+        *split_refusals(geometry, settings.kv, offload, endpoint.engine.version),
         *_over_trained(endpoint, settings.kv, trained),
         *(spreading.problems(placed) if placed else ()),
     )

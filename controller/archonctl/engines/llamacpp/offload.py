@@ -63,9 +63,9 @@ def offload_of(endpoint: Endpoint, host: Host) -> Offload:
     mode = knobs.word("split-mode", ("none", "layer", "row", "tensor"), "layer")
     devices, unclear = _devices(knobs, host, mode)
     if mode in ("row", "tensor") and len(devices) > 1:
-        unclear = unclear or f"split-mode {mode} shares single tensors out"
+        unclear = unclear or f"split-mode {mode} shares single tensors out, rounded by each backend"
     if knobs.text("rpc"):
-        unclear = unclear or "rpc servers are devices too"
+        unclear = unclear or "rpc servers are devices in front of the cards, and their memory is theirs to say"
     said = knobs.text("gpu-layers").strip() if "gpu-layers" in knobs.values else "auto"
     number = said.removeprefix("-").isdigit()
     overrides, odd = _overrides(knobs, devices)

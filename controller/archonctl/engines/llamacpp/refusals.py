@@ -6,9 +6,24 @@ common/arg.cpp of llama.cpp b11434; each was seen to end in exit 1.
 
 from __future__ import annotations
 
+import re
+
 from archonctl.engines.base import Problem
-from archonctl.engines.llamacpp.kv import MAX_CONTEXT, MAX_SEQUENCES, QUANTISED, ROW_BLOCKS, KvSettings
+from archonctl.engines.llamacpp.kv import BUILD, MAX_CONTEXT, MAX_SEQUENCES, QUANTISED, ROW_BLOCKS, KvSettings
+from archonctl.engines.llamacpp.offload import Offload
 from archonctl.model.geometry import Geometry, Layer
+
+WHOLE_TENSORS_ONLY = frozenset(
+    {
+        *("grok", "mpt", "plamo2", "minicpm3", "gemma3n", "mamba", "mamba2", "jamba", "falcon-h1", "olmo2", "olmoe"),
+        *("deepseek2", "deepseek32", "hy_v4", "dots3note", "glm-dsa", "bitnet", "t5", "nemotron_h", "nemotron_h_moe"),
+        *("granitehybrid", "minimax-01", "minimax-m2", "minimax-m3", "mistral4", "kimi-linear", "bailingmoe3"),
+        *("kimi-k3", "glm5-next", "qwen3tts"),
+    }
+)
+"""Architectures that --split-mode tensor refuses (``llm_arch_supports_sm_tensor`` in src/llama-arch.cpp)."""
+ROW_SPLIT_GONE = 11434
+"""The first build that was read whose CUDA backend has no split buffers (ggml/src/ggml-cuda); SYCL's has."""
 
 
 def refusals(geometry: Geometry | None, settings: KvSettings) -> tuple[Problem, ...]:
@@ -39,6 +54,30 @@ def refusals(geometry: Geometry | None, settings: KvSettings) -> tuple[Problem, 
             )
         )
     return (*found, *(_geometry_refusals(geometry, settings) if geometry else ()))
+
+
+def split_refusals(geometry: Geometry | None, settings: KvSettings, offload: Offload, version: str) -> list[Problem]:
+    """A --split-mode with which llama-server ends at boot; empty where that is not known."""
+    mode, cards = offload.split_mode, offload.devices
+    if not cards or mode not in ("row", "tensor"):
+        return []
+    why = ""
+    if mode == "tensor" and geometry and geometry.architecture in WHOLE_TENSORS_ONLY:
+        why = f"{geometry.architecture} has no tensor split"
+    elif mode == "tensor" and not settings.flash_attn:
+        why = "a tensor split needs flash attention, and flash-attn is off"
+    elif mode == "row" and all(card.maker in ("nvidia", "amd") for card in cards) and _build(version) >= ROW_SPLIT_GONE:
+        why = f"card {cards[0].index} ({cards[0].name}) has no split buffers in this build"
+    if not why:
+        return []
+    hint = "take split-mode out: whole layers are then shared out over the cards"
+    return [Problem("llamacpp-split-mode", f"split-mode is {mode}, but {why}: llama-server exits at boot", hint)]
+
+
+def _build(version: str) -> int:
+    """The number of a build; that of the law where none is declared, 0 for a version of another kind."""
+    number = re.fullmatch(r"b?(\d+)", version or BUILD)
+    return int(number[1]) if number else 0
 
 
 def _geometry_refusals(geometry: Geometry, settings: KvSettings) -> list[Problem]:
