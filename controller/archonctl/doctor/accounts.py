@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from archonctl.doctor.machine import Machine
 
+_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -31,7 +33,7 @@ def find_account(machine: Machine, name: str) -> Account | None:
         return Account(_name_of(machine, machine.uid), machine.uid, machine.groups)
     for line in (machine.read.text("/etc/passwd") or "").splitlines():
         fields = line.split(":")
-        if len(fields) >= 4 and name in (fields[0], fields[2]) and fields[2].isdigit() and fields[3].isdigit():
+        if len(fields) >= 4 and name in (fields[0], fields[2]) and all(map(_NUMBER.fullmatch, fields[2:4])):
             return Account(fields[0], int(fields[2]), frozenset({int(fields[3]), *_groups_of(machine, fields[0])}))
     return None
 
@@ -43,4 +45,4 @@ def _name_of(machine: Machine, uid: int) -> str:
 
 def _groups_of(machine: Machine, name: str) -> list[int]:
     rows = [line.split(":") for line in (machine.read.text("/etc/group") or "").splitlines()]
-    return [int(row[2]) for row in rows if len(row) >= 4 and row[2].isdigit() and name in row[3].split(",")]
+    return [int(row[2]) for row in rows if len(row) >= 4 and _NUMBER.fullmatch(row[2]) and name in row[3].split(",")]

@@ -16,6 +16,8 @@ from archonctl.host.profile import Host
 
 _UNIT = re.compile(r"/archon[@-](?P<name>[A-Za-z0-9._-]{1,100})\.service(?:/|$)", re.MULTILINE)
 
+_PID = re.compile(r"[0-9]{1,10}", re.ASCII)
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -99,6 +101,6 @@ def engine_pids(root: Path) -> dict[str, frozenset[int]]:
     read = Reader(root)
     found: dict[str, set[int]] = {}
     for name in read.names("/proc"):
-        if name.isdigit() and (unit := _UNIT.search(read.text(f"/proc/{name}/cgroup") or "")):
+        if _PID.fullmatch(name) and (unit := _UNIT.search(read.text(f"/proc/{name}/cgroup") or "")):
             found.setdefault(unit["name"], set()).add(int(name))
     return {name: frozenset(pids) for name, pids in found.items()}
