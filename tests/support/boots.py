@@ -140,11 +140,45 @@ _VLLM: tuple[BootCase, ...] = (
     _vllm("unknown-flag", "qwen3", "--max-model-len 8192 --swap-space 4"),
     _vllm("over-trained", "qwen3", "--max-model-len 300000"),
     _vllm("debug", "qwen3", "--max-model-len 8192"),
+    _vllm("hybrid", "qwen3next", "--max-model-len 8192"),
+    _vllm("hybrid-no-prefix-caching", "qwen3next", "--max-model-len 8192 --no-enable-prefix-caching", layers=8),
+    # what others met, made again
+    _vllm("memory-taken", "qwen3", "--max-model-len 8192", 4000),
+    _vllm("no-cache-memory", "qwen3", "--max-model-len 8192", 0),
+    BootCase("vllm-memory-share-taken", "vllm", "qwen3", ("--max-model-len", "8192", *_EAGER)),
+    _vllm("blocks-too-few", "qwen3", "--max-model-len 8192 --num-gpu-blocks-override 10"),
+    _vllm("removed-flag", "qwen3", "--max-model-len 8192 --enable-reasoning --reasoning-parser qwen3"),
+    BootCase("vllm-joined-words", "vllm", "qwen3", ("--dtype auto", "--max-model-len", "8192", *_EAGER)),
+    _vllm("cache-type-unknown", "qwen3", "--max-model-len 8192 --kv-cache-dtype int3"),
+    _vllm("length-no-number", "qwen3", "--max-model-len many"),
+    _vllm("heads-uneven", "qwen3", "--max-model-len 8192 --tensor-parallel-size 3"),
+    _vllm(
+        "batch-below-length", "qwen3", "--max-model-len 8192 --max-num-batched-tokens 100 --no-enable-chunked-prefill"
+    ),
+    _vllm("quantisation-unknown", "qwen3", "--max-model-len 8192 --quantization none-such"),
+    _vllm("no-tokenizer", "qwen3", "--max-model-len 8192 --tokenizer /models/none"),
+    _vllm(
+        "no-draft-model",
+        "qwen3",
+        '--max-model-len 8192 --speculative-config {"model":"/models/none","num_speculative_tokens":3}',
+    ),
+    BootCase(
+        "vllm-no-weights",
+        "vllm",
+        "qwen3",
+        ("--max-model-len", "8192", "--enforce-eager"),
+        env={"VLLM_CPU_KVCACHE_SPACE": "1"},
+    ),
+    BootCase("vllm-no-such-device", "vllm", "qwen3", ("--max-model-len", "8192", "--device", "cuda", *_EAGER)),
 )
 
 
 def cases(engine: str) -> list[BootCase]:
-    """All boots of one engine ("llamacpp", "vllm")."""
+    """All boots of one engine ("llamacpp", "vllm"), or of its cache law ("vllm-kv")."""
+    if engine == "vllm-kv":
+        from support.kv_boots import CASES
+
+        return list(CASES)
     if engine == "vllm":
         return [
             BootCase(c.id, c.engine, c.arch, c.argv, c.geometry, {**c.env, "VLLM_LOGGING_LEVEL": "DEBUG"})
@@ -277,7 +311,7 @@ def main(arguments: Sequence[str]) -> int:
     import tempfile
 
     engine, program, wanted = arguments[0], Path(arguments[1]).absolute(), set(arguments[2:])
-    path = FOLDER / f"{engine}.jsonl.gz"
+    path = FOLDER / f"{engine.replace('-', '_')}.jsonl.gz"
     kept = {r.case.id: r for r in read_records(path)} if path.exists() else {}
     everything = cases(engine)
     for case in everything:

@@ -56,7 +56,7 @@ def tiny_config(
     ctx: int = 262144,
     window: int = 1024,
 ) -> Config:
-    """config.json of one architecture: qwen3, llama, qwen3moe, gemma3, gpt-oss, deepseek2."""
+    """config.json of one architecture: qwen3, llama, qwen3moe, gemma3, gpt-oss, deepseek2, qwen3next."""
     common: Config = {
         "vocab_size": VOCABULARY,
         "hidden_size": hidden,
@@ -122,6 +122,21 @@ def _own(arch: str, common: Config, layers: int, hidden: int, heads: int, head_d
             "moe_layer_freq": 1,
         }
         return {"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", **experts, **latent}
+    if arch == "qwen3next":
+        own = {"num_experts": 4, "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": True}
+        kinds = ["full_attention" if (i + 1) % 4 == 0 else "linear_attention" for i in range(layers)]
+        state: Config = {
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "linear_conv_kernel_dim": 4,
+            "full_attention_interval": 4,
+            "layer_types": kinds,
+            "shared_expert_intermediate_size": hidden,
+            "partial_rotary_factor": 0.25,
+        }
+        return {"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", **experts, **own, **state}
     raise ValueError(f"no tiny config of {arch!r}")
 
 

@@ -70,6 +70,10 @@ def plus(left: Interval, right: Interval) -> Interval:
     return Interval(left.low + right.low, left.best + right.best, left.high + right.high, "log")
 
 
+def _within(inner: Interval, outer: Interval) -> bool:
+    return outer.low <= inner.low and inner.high <= outer.high
+
+
 def _fold(rule: Rule, old: Find, new: Find) -> Find:
     if rule == "sum":
         return Find(plus(old.value, new.value), new.line_no, new.text)
@@ -78,6 +82,8 @@ def _fold(rule: Rule, old: Find, new: Find) -> Find:
     if rule == "min":
         return new if new.value.best < old.value.best else old
     if rule == "max":
+        if _within(old.value, new.value) or _within(new.value, old.value):  # one figure, rounded twice
+            return old if _within(old.value, new.value) else new
         return new if new.value.best > old.value.best else old
     return new
 

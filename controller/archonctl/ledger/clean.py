@@ -24,7 +24,8 @@ _PREFIX = re.compile(
     | (?<=[\dZ])\ [\w.-]+\[[\w.-]+\]:                                                       # "app[worker.1]:"
     | (?<=[\dZ])\ [\w.-]+\ [\w.@/-]+\ (?:\d+|-)\ [\w.-]+\ (?:-|\[[^\[\]]{1,160}\])(?=\ )    # RFC 5424
     | (?<=[\dZ])\ (?:stdout|stderr)\ [FP](?=\ )                                             # containerd, CRI-O
-    | \s+ | \.{3} | \*\* | [\#>*•-]\ | `(?!\w+`)(?=[\w\[(])                                       # quoted, listed
+    | \s+ | \.{3} | \.+(?=\[|[A-Z]{4}) | \*\* | [\#*•-]\ | -?>{1,3}\ | `(?!\w+`)(?=[\w\[(])           # quoted, listed
+    | [\u2800-\u28ff]\ (?=\w)                                                               # a spinner
     | <\d{1,3}>(?:1\ )? | MESSAGE= | <(?:stdout|stderr)>:                                   # syslog, journald, MPI
     | (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ (?=\d{4}-)
     | (?:\d{4}[-/]\d\d[-/]\d\d[T\ ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?:\ \|(?=\ ))?  # ISO 8601

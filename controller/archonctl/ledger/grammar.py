@@ -112,8 +112,8 @@ class Grammar:
     """For each essential (see ``essentials``) the figures that carry it, the best first; "a + b" is a sum."""
     make_book: BookMaker = Book
 
-    def read(self, row: Row, match: re.Match[str], rank: str, line_no: int, text: str) -> Sighting:
-        """Turn a match into a sighting."""
+    def read(self, row: Row, match: re.Match[str], rank: str, line_no: int, text: str) -> Sighting | None:
+        """Turn a match into a sighting. None where what should be a number is none ("1.2.3 MiB"): nobody's line."""
         figures: dict[str, Find] = {}
         facts: dict[str, str] = dict(row.set)
         if self.source_lines and (at := _SOURCE_LINE.search(text)) and at.group() in self.source_lines:
@@ -129,8 +129,9 @@ class Grammar:
                 continue
             unit = match.groupdict().get(f"{group}_unit") or ""
             value = number(printed, unit, rule.unit, row.places)
-            if value is not None:
-                figures[name] = Find(value, line_no, text)
+            if value is None:
+                return None
+            figures[name] = Find(value, line_no, text)
         return Sighting(row.id, figures, facts, rank, line_no, text)
 
 

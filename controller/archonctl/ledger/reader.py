@@ -146,7 +146,7 @@ class LedgerReader:
                 if track not in served:
                     served.append(track)
                     sighting = track.grammar.read(row, match, message.rank, line_no, text[:TEXT_LIMIT])
-                    if (what := track.take(row, sighting)) is not None:
+                    if sighting and (what := track.take(row, sighting)) is not None:
                         taken.append((track, what))
         return taken
 

@@ -41,6 +41,21 @@ REFUSED: Mapping[str, str] = {
     "vllm-too-small": "kv-too-small",
     "vllm-unknown-flag": "unknown-argument",
     "vllm-over-trained": "context-over-trained",
+    "vllm-memory-taken": "free-memory-too-little",
+    "vllm-no-cache-memory": "kv-too-small",
+    "vllm-memory-share-taken": "free-memory-too-little",
+    "vllm-blocks-too-few": "kv-too-small",
+    "vllm-removed-flag": "unknown-argument",
+    "vllm-joined-words": "unknown-argument",
+    "vllm-cache-type-unknown": "argument-invalid",
+    "vllm-length-no-number": "argument-invalid",
+    "vllm-heads-uneven": "argument-invalid",
+    "vllm-batch-below-length": "argument-invalid",
+    "vllm-quantisation-unknown": "argument-invalid",
+    "vllm-no-tokenizer": "model-load-failed",
+    "vllm-no-draft-model": "argument-invalid",
+    "vllm-no-weights": "model-load-failed",
+    "vllm-no-such-device": "unknown-argument",
 }
 AUTO = "vllm-auto-length"
 AFTERWARDS = "llama-no-such-file"

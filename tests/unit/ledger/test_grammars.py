@@ -28,6 +28,7 @@ def test_a_row_reads_its_own_example(found: Grammar, row: Row) -> None:
     assert match, f"{row.pattern} does not match {row.example}"
     assert row.literal in row.example
     sighting = found.read(row, match, "", 1, row.example)
+    assert sighting is not None
     read: dict[str, float | str] = {name: find.value.best for name, find in sighting.figures.items()}
     read |= sighting.facts
     assert read == pytest.approx(dict(row.yields)) if _numbers(row) else read == dict(row.yields)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tracemalloc
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +83,16 @@ def test_blocks_and_lines_come_to_the_same(lines: list[str]) -> None:
     for line in lines:
         reader.feed(line)
     assert read_ledger(io.BytesIO("\n".join(lines).encode() + b"\n" * bool(lines))) == reader.result()
+
+
+@pytest.mark.parametrize("odd", [".", "1.2.3", "9" * 40, "-", "0.", "\u0663", ""])
+def test_a_number_that_is_none_is_nobodys_line(odd: str) -> None:
+    for engine in (None, *ENGINES):
+        reader = LedgerReader(engine)
+        for line in EXAMPLES:
+            for place in re.finditer(r"\d+(?:\.\d+)?", line):
+                reader.feed(line[: place.start()] + odd + line[place.end() :])
+        json.dumps(ledger_json(reader.result()), allow_nan=False)
 
 
 @given(st.binary(max_size=5000))

@@ -194,6 +194,10 @@ class LlamaBook(Book):
         self._buffer(cache.buffers, s)
         self._occurrence("kv_per_device", s.figures["buffer_mib"])
 
+    def _on_kv_indexer(self, s: Sighting) -> None:
+        self._here().caches.append(_Cache("indexer", size={"kv_mib": s.figures["indexer_kv_mib"]}))
+        self._keep(s)
+
     def _on_rs_size(self, s: Sighting) -> None:
         self._for_cache().state.update(s.figures)
         self._keep(s)
@@ -209,6 +213,8 @@ class LlamaBook(Book):
             self._occurrence("draft_model_mib", s.figures["buffer_mib"])
             return
         self._buffer(self._weights, s)
+
+    _on_model_2023 = _on_model_host_2023 = _on_model_host_early_2023 = _on_model_buffer
 
     def _buffer(self, buffers: dict[str, Find], s: Sighting) -> None:
         if len(buffers) < SERIES_LIMIT * 4:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from archonctl.engines.sighting import Book, Find
@@ -28,6 +29,12 @@ def version_tuple(version: str) -> tuple[int, ...] | None:
     return (major, minor, patch)
 
 
+def _multiples_of_eight(low: float, high: float) -> list[int]:
+    """Those in a range: every platform's block has such a size (Neuron's is max_model_len). Two at most are told."""
+    first = max(8, math.ceil(low / 8) * 8)
+    return [size for size in (first, first + 8) if size <= high]
+
+
 class VllmBook(Book):
     """Default rules (the least rank binds), plus tokens from blocks."""
 
@@ -35,8 +42,7 @@ class VllmBook(Book):
         """All figures of the boot."""
         found = super().figures()
         blocks = found.get("gpu_blocks")
-        asked, default = found.get("block_size"), DEFAULT_BLOCK.get(self.told.get("block_device", "").lower())
-        size = asked.value.best if asked is not None else default
+        size = self._block_size(found)
         if "kv_tokens" not in found and blocks is not None and size:
             found["kv_tokens"] = Find(Interval.exact(blocks.value.best * size, "log"), blocks.line_no, blocks.text)
         needed, asked_len = found.get("needed_gib"), found.get("max_model_len")
@@ -50,6 +56,18 @@ class VllmBook(Book):
             value = Interval(many.low * one, many.best * one, many.high * one, "log")
             found["concurrent_tokens"] = Find(value, concurrency.line_no, concurrency.text)
         return found
+
+    def _block_size(self, found: dict[str, Find]) -> float | None:
+        """Tokens a block: as asked for, as the printed concurrency tells it, or the default of the device."""
+        if (asked := found.get("block_size")) is not None:
+            return asked.value.best
+        blocks, many, length = (found.get(name) for name in ("gpu_blocks", "max_concurrency", "max_model_len"))
+        if blocks and many and length and blocks.value.best > 0:
+            each = length.value.best / blocks.value.best
+            whole = _multiples_of_eight(many.value.low * each, many.value.high * each)
+            if len(whole) == 1:
+                return whole[0]
+        return DEFAULT_BLOCK.get(self.told.get("block_device", "").lower())
 
     def facts(self) -> dict[str, str]:
         """What was said in words, and what the printed tokens mean where the log tells it."""
