@@ -104,11 +104,16 @@ class Geometry:
     kinds: tuple[tuple[Layer, int], ...] = field(init=False, repr=False, compare=False)
     """One serving layer of each kind, in the order of the first of it, and how many are like it: a law goes over a
     few kinds, not over a hundred layers."""
+    kind_of: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """The place in ``kinds`` of each serving layer."""
 
     def __post_init__(self) -> None:
-        counts = Counter(map(_KIND, self.serving))
-        examples = {_KIND(layer): layer for layer in reversed(self.serving)}
+        kinds = [_KIND(layer) for layer in self.serving]
+        examples = dict(zip(reversed(kinds), reversed(self.serving), strict=True))
+        counts = Counter(kinds)
+        numbers = {kind: number for number, kind in enumerate(counts)}
         object.__setattr__(self, "kinds", tuple((examples[kind], count) for kind, count in counts.items()))
+        object.__setattr__(self, "kind_of", tuple(map(numbers.__getitem__, kinds)))
 
     @property
     def serving(self) -> tuple[Layer, ...]:

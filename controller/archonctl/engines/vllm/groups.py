@@ -94,9 +94,10 @@ def form_groups(
 
 def _tables(bucket: Bucket, tables: int, stages: int) -> list[Group]:
     """The layers of one kind dealt out over some tables, one after the other."""
-    if stages > 1:
-        return [_group([Bucket(bucket.spec, bucket.stages[i::tables])], stages) for i in range(tables)]
     layers, specs, size = len(bucket.stages), (bucket.spec,), bucket.spec.page_bytes
+    if stages > 1:
+        dealt = [bucket.stages[i::tables] for i in range(tables)]
+        return [Group(specs, len(part), tuple([part.count(s) * size for s in range(stages)])) for part in dealt]
     shares = [(layers - i - 1) // tables + 1 for i in range(tables)]
     return [Group(specs, share, (share * size,)) for share in shares]
 

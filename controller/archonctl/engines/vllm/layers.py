@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import accumulate, chain
 
 from archonctl.engines.vllm.groups import Bucket, LayerSpec
 from archonctl.engines.vllm.kv import ceil_div
@@ -82,15 +82,13 @@ def rank_buckets(geometry: Geometry, settings: RankSettings) -> tuple[Bucket, ..
     Raises DeclarationError ``kv-dtype-unknown``, ``pp-partition-invalid`` or ``kv-state-unknown`` (a hybrid whose
     state sizes are not known and whose block size was not printed).
     """
-    serving, alike = geometry.serving, None
+    serving = geometry.serving
     if settings.draft_layers:
         serving = (*serving, *_draft(geometry, settings.draft_layers))
-    elif settings.pp == 1 and not settings.partition:
-        alike = [(layer, (0,) * count) for layer, count in geometry.kinds]
     size = element_bytes(settings)
     block, padded, state = _blocks(geometry, serving, settings, size)
     found: dict[LayerSpec, tuple[int, ...]] = {}
-    for layer, stages in alike or _alike(serving, settings):
+    for layer, stages in _alike(geometry, settings):
         specs = _specs(layer, settings, size, block, geometry.indexer_dim)
         if layer.attention == "recurrent":
             specs = [LayerSpec("mamba", block, state_bytes=state, padded_bytes=padded)]
@@ -99,22 +97,20 @@ def rank_buckets(geometry: Geometry, settings: RankSettings) -> tuple[Bucket, ..
     return tuple(Bucket(spec, stages) for spec, stages in found.items())
 
 
-_KIND = attrgetter("attention", "kv_heads", "head_dim_k", "head_dim_v", "k_width", "window")
-
-
-def _alike(serving: Sequence[Layer], settings: RankSettings) -> list[tuple[Layer, tuple[int, ...]]]:
+def _alike(geometry: Geometry, settings: RankSettings) -> list[tuple[Layer, tuple[int, ...]]]:
     """One layer of each kind, in the order of the first of it, with the stages of all: most layers are like another."""
-    kinds = [_KIND(layer) for layer in serving]
-    example = dict(zip(kinds, serving, strict=True))
-    parts = stage_layers(len(serving) - settings.draft_layers, settings.pp, settings.partition)
+    parts = stage_layers(len(geometry.serving), settings.pp, settings.partition)
     if settings.pp == 1:
-        return [(example[kind], (0,) * count) for kind, count in Counter(kinds).items()]
-    stages = [stage for stage, count in enumerate(parts) for _ in range(count)]
-    stages += [settings.pp - 1] * settings.draft_layers
-    places: dict[tuple[object, ...], list[int]] = {}
-    for kind, stage in zip(kinds, stages, strict=True):
-        places.setdefault(kind, []).append(stage)
-    return [(example[kind], tuple(where)) for kind, where in places.items()]
+        found = [(layer, (0,) * count) for layer, count in geometry.kinds]
+    else:
+        starts = (0, *accumulate(parts))
+        held = [Counter(geometry.kind_of[starts[s] : starts[s + 1]]) for s in range(settings.pp)]
+        found = [
+            (layer, tuple(chain.from_iterable((stage,) * counts[kind] for stage, counts in enumerate(held))))
+            for kind, (layer, _) in enumerate(geometry.kinds)
+        ]
+    drafted = _draft(geometry, settings.draft_layers) if settings.draft_layers else ()
+    return [*found, *((layer, (settings.pp - 1,)) for layer in drafted)]
 
 
 def _specs(layer: Layer, settings: RankSettings, size: int, block: int, indexer: int) -> list[LayerSpec]:
@@ -165,9 +161,9 @@ def _draft(geometry: Geometry, count: int) -> tuple[Layer, ...]:
 
 def _blocks(geometry: Geometry, serving: Sequence[Layer], settings: RankSettings, size: int) -> tuple[int, int, int]:
     """Tokens a block, and for recurrent layers their padded page and state: an attention page holds a whole state."""
-    attending = [layer for layer in serving if layer.attention in ("full", "mla")]
-    if not any(layer.attention == "recurrent" for layer in serving):
+    if not any(layer.attention == "recurrent" for layer, _ in geometry.kinds):
         return settings.block_tokens, 0, 0
+    attending = [layer for layer in serving if layer.attention in ("full", "mla")]
     state = 0 if geometry.recurrent is None else state_bytes(geometry.recurrent, settings)
     if not attending:
         if not state:
