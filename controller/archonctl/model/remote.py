@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -17,7 +18,7 @@ from archonctl.model.gguf import SPLIT_NAME, read_gguf_file
 from archonctl.model.gguf_cursor import MAGIC
 from archonctl.model.hf_folder import CONFIG, INDEX, read_hf_files
 from archonctl.model.inspect import not_a_model
-from archonctl.model.remote_address import Place, hub_place, parse_address
+from archonctl.model.remote_address import Place, hub_endpoint, hub_place, parse_address
 from archonctl.model.remote_cache import Entry, HeaderCache
 from archonctl.model.remote_token import hub_token
 from archonctl.model.remote_web import LIMITS, Limits, Part, Web
@@ -60,6 +61,14 @@ def remote_models(address: str, environ: Mapping[str, str] | None = None) -> tup
     token = hub_token(environ) if place.hub else None
     with Web(place.hub, token, LIMITS, None) as web:
         return tuple(_gguf_models(RemoteFiles(place, web, HeaderCache.of(environ)).names()))
+
+
+def hub_commit(repo: str, revision: str, environ: Mapping[str, str] | None = None) -> str:
+    """The commit that a revision is now; "" where the hub does not tell. Raises as ``inspect_remote``."""
+    environ = os.environ if environ is None else environ
+    place = hub_place(hub_endpoint(environ), repo, revision)
+    with Web(place.hub, hub_token(environ), LIMITS, None) as web:
+        return RemoteFiles(place, web, HeaderCache.of(environ)).commit()
 
 
 @dataclass(slots=True)
@@ -124,6 +133,11 @@ class RemoteFiles:
             message = f"has none of {CONFIG}, {INDEX} and {SINGLE}, and nothing lists its files"
             raise ModelError("model-missing", message, where=self.where, hint="correct the address, or name the file")
         return found
+
+    def commit(self) -> str:
+        """The commit that the hub names for the revision, or ""."""
+        self._listed()
+        return urlsplit(self.place.base).path.rstrip("/").rpartition("/")[2] if self.place.is_fixed else ""
 
     def _listed(self) -> list[str] | None:
         if not self.place.listing:

@@ -54,14 +54,19 @@ def hub_endpoint(environ: Mapping[str, str]) -> str:
     return text
 
 
+def parse_repository(text: str) -> tuple[str, str, str]:
+    """Repository, revision and file ("" for none) of ``hf:...``. Raises ModelError ``model-remote-address``."""
+    found = _REPOSITORY.fullmatch(text)
+    if found is None or ".." in text:
+        raise _wrong(text[:200], "is not hf:ORG/NAME, hf:ORG/NAME@REVISION or hf:ORG/NAME@REVISION/FILE")
+    return found["repo"], found["revision"] or DEFAULT_REVISION, found["file"] or ""
+
+
 def parse_address(text: str, environ: Mapping[str, str]) -> Place:
     """Where ``hf:...`` or ``https://...`` points. Raises ModelError ``model-remote-address``."""
     endpoint = hub_endpoint(environ)
     if text.startswith("hf:"):
-        found = _REPOSITORY.fullmatch(text)
-        if found is None or ".." in text:
-            raise _wrong(text[:200], "is not hf:ORG/NAME, hf:ORG/NAME@REVISION or hf:ORG/NAME@REVISION/FILE")
-        return hub_place(endpoint, found["repo"], found["revision"] or DEFAULT_REVISION, found["file"] or "")
+        return hub_place(endpoint, *parse_repository(text))
     parts = _checked(text, "the address")
     if _origin(text) == _origin(endpoint):
         under = parts.path.removeprefix(urlsplit(endpoint).path)
