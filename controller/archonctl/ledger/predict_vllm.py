@@ -11,11 +11,10 @@ from archonctl.engines.vllm.kv import KvSettings, Meaning, plan_kv
 from archonctl.engines.vllm.layers import RankSettings, rank_buckets
 from archonctl.engines.vllm.rules import (
     ASCEND_BLOCK,
-    CPU_BLOCK,
-    CPU_BLOCK_SINCE,
     DEFAULT_BLOCK,
     NEWEST,
     Rules,
+    default_block,
     rules_for,
     version_of,
 )
@@ -178,12 +177,15 @@ def _block(facts: CaseFacts, ledger: BootLedger, rules: Rules) -> int:
         return stated
     if (printed := ledger.get("block_size")) is not None and 0 < printed.best < 4096:
         return int(printed.best)
-    latent = facts.geometry is not None and any(layer.attention == "mla" for layer in facts.geometry.layers)
-    if _is_cpu(facts, ledger) and rules.version >= CPU_BLOCK_SINCE and not latent:
-        return CPU_BLOCK
-    if "ascend" in f"{ledger.engine_version} {facts.version} {facts.card}".lower():
+    said = f"{ledger.engine_version} {facts.version} {facts.card}".lower()
+    if "ascend" in said:
         return ASCEND_BLOCK
-    return DEFAULT_BLOCK
+    geometry = facts.geometry
+    latent = geometry is not None and any(layer.attention == "mla" for layer in geometry.layers)
+    indexer = geometry is not None and bool(geometry.indexer_dim) and not re.search(r"rocm|\bmi\d{3}|amd", said)
+    backend = facts.word("attention_backend")
+    cpu = _is_cpu(facts, ledger)
+    return default_block(rules.version, cpu=cpu, latent=latent, indexer=indexer, backend=backend)
 
 
 def _managed(facts: CaseFacts, ledger: BootLedger) -> bool:

@@ -25,7 +25,7 @@ from archonctl.model.hf_folder import read_hf_folder
 from support.boots import FOLDER, BootRecord, make_model, read_records
 
 LLAMA = {record.case.id: record for record in read_records(FOLDER / "llamacpp.jsonl.gz")}
-VLLM = {record.case.id: record for record in read_records(FOLDER / "vllm.jsonl.gz")}
+VLLM = {r.case.id: r for name in ("vllm", "vllm_kv") for r in read_records(FOLDER / f"{name}.jsonl.gz")}
 RECORDS = {**LLAMA, **VLLM}
 READY = [name for name, record in RECORDS.items() if record.ready]
 QUIET = [name for name in LLAMA if name.endswith("-quiet")] + ["llama-verbosity-three"]
@@ -41,6 +41,7 @@ REFUSED: Mapping[str, str] = {
     "vllm-too-small": "kv-too-small",
     "vllm-unknown-flag": "unknown-argument",
     "vllm-over-trained": "context-over-trained",
+    **{f"vllm-kv-{kind}-too-small": "kv-too-small" for kind in ("latent", "sliding", "hybrid")},
     "vllm-memory-taken": "free-memory-too-little",
     "vllm-no-cache-memory": "kv-too-small",
     "vllm-memory-share-taken": "free-memory-too-little",

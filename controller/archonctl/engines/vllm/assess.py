@@ -16,7 +16,7 @@ from archonctl.engines.vllm.layers import RankSettings, rank_buckets, stage_laye
 from archonctl.engines.vllm.memory import WIDEST, rank_weights
 from archonctl.engines.vllm.pool import HELD_BACK_BLOCKS, Pool, pool_at
 from archonctl.engines.vllm.refusals import over_card, refusals
-from archonctl.engines.vllm.rules import CPU_BLOCK, CPU_BLOCK_SINCE, DEFAULT_BLOCK
+from archonctl.engines.vllm.rules import default_block
 from archonctl.engines.vllm.settings import Settings, settings_of
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
@@ -114,10 +114,17 @@ def _serving(geometry: Geometry) -> int:
     return len(geometry.layers) - geometry.nextn_layers or len(geometry.layers)
 
 
+def asked_block(geometry: Geometry, settings: Settings) -> int:
+    """Tokens a block before a recurrent state makes it longer: as asked for, else as the backend prefers."""
+    latent = any(layer.attention == "mla" for layer in geometry.layers)
+    if settings.block_tokens and not (settings.cpu and latent):  # CPU_MLA takes no other size
+        return settings.block_tokens
+    indexer, version = bool(geometry.indexer_dim), settings.rules.version
+    return default_block(version, cpu=settings.cpu, latent=latent, indexer=indexer, backend=settings.backend)
+
+
 def _groups(geometry: Geometry, settings: Settings) -> tuple[Group, ...]:
     rules = settings.rules
-    latent = any(layer.attention == "mla" for layer in geometry.layers)
-    block = CPU_BLOCK if settings.cpu and rules.version >= CPU_BLOCK_SINCE and not latent else DEFAULT_BLOCK
     dtype = settings.kv_dtype
     if dtype == "auto" and geometry.indexer_dim and rules.packed_latents:
         dtype = "fp8_ds_mla"
@@ -126,7 +133,7 @@ def _groups(geometry: Geometry, settings: Settings) -> tuple[Group, ...]:
         pp=settings.pp,
         kv_dtype=dtype,
         model_bytes=settings.model_bytes,
-        block_tokens=settings.block_tokens or block,
+        block_tokens=asked_block(geometry, settings),
         ssm_bytes=settings.ssm_bytes or (4 if settings.cpu else 0),
         partition=settings.partition,
         mla=rules.version >= (0, 7),

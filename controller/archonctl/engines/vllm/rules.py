@@ -43,6 +43,11 @@ DEFAULT_BLOCK = 16
 CPU_BLOCK = 128
 CPU_BLOCK_SINCE: Version = (0, 12)
 """CPU: 16 tokens in a boot of 0.11, 128 in boots of 0.32 (16 for MLA): vllm/platforms/cpu.py."""
+INDEXER_BLOCK = 64
+"""CUDA, sparse MLA: what the indexer and the sparse kernels take (v1/attention/backends/mla/indexer.py)."""
+BACKEND_BLOCK = {"FLASHMLA": 64, "CUTLASS_MLA": 128, "FLASHINFER_MLA": 32, "TOKENSPEED_MLA": 32}
+"""Smallest size of the backends that do not take 16 (get_supported_kernel_block_sizes of v1/attention/backends/mla).
+"""
 ASCEND_BLOCK = 128
 """vllm-ascend platform.py: block_size 128 unless set."""
 MEANING_SINCE: Version = (0, 20, 1)
@@ -88,6 +93,15 @@ def rules_for(version: Version) -> Rules:
         by_groups=version >= BY_GROUPS_SINCE,
         packed_latents=version < PACKED_LATENTS_UNTIL,
     )
+
+
+def default_block(version: Version, *, cpu: bool, latent: bool, indexer: bool, backend: str = "") -> int:
+    """Tokens a block where none is asked for. ``backend`` is --attention-backend; "" where vLLM chooses."""
+    if cpu:
+        return CPU_BLOCK if version >= CPU_BLOCK_SINCE and not latent else DEFAULT_BLOCK
+    if indexer:
+        return INDEXER_BLOCK
+    return BACKEND_BLOCK.get(backend.upper(), DEFAULT_BLOCK)
 
 
 def version_of(text: str) -> Version | None:

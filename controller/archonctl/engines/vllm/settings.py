@@ -29,9 +29,11 @@ UTILISATION = 0.90
 UTILISATION_SINCE_020 = 0.92
 """CacheConfig.gpu_memory_utilization (vllm/config/cache.py): 0.9 up to 0.19.1, 0.92 from 0.20.0."""
 BATCHED_TOKENS = 2048
-"""max_num_batched_tokens of a server on cards below 70 GiB (vllm/engine/arg_utils.py)."""
+"""max_num_batched_tokens of a server on cards below 70 GiB, and for each rank on CPUs (vllm/engine/arg_utils.py)."""
 CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 PARTITION = "VLLM_PP_LAYER_PARTITION"
+BACKEND = "VLLM_ATTENTION_BACKEND"
+"""How the backend was asked for before there was --attention-backend (vllm/envs.py up to 0.13)."""
 MODEL_DTYPE = frozenset({"auto", "f16", "bf16", "fp16", "float16", "bfloat16", "half"})
 """Contract dtypes that mean a cache in the model's own 16-bit dtype (``--kv-cache-dtype auto``)."""
 
@@ -74,6 +76,7 @@ class Settings:
     kv_memory_bytes: int
     blocks_override: int
     block_tokens: int
+    backend: str
     kv_dtype: str
     model_bytes: int
     prefix_caching: bool | None
@@ -104,24 +107,29 @@ def settings_of(endpoint: Endpoint) -> Settings:
     """
     knobs = DeclaredKnobs(endpoint.engine.knobs, ALIASES)
     rules = rules_for(version_of(endpoint.engine.version) or NEWEST)
+    cpu = CPU_SPACE in endpoint.engine.env or "cpu" in endpoint.engine.version.lower()
+    tp = knobs.number("tensor-parallel-size", 1, minimum=1)
+    pp = knobs.number("pipeline-parallel-size", 1, minimum=1)
+    batched = BATCHED_TOKENS * (tp * pp if cpu else 1)
     seqs = knobs.number("max-num-seqs", endpoint.contract.seqs, minimum=1)
     ssm = knobs.word("mamba-ssm-cache-dtype", ("auto", "float32", "float16", "bfloat16"), "auto")
     return Settings(
         rules=rules,
-        cpu=CPU_SPACE in endpoint.engine.env or "cpu" in endpoint.engine.version.lower(),
+        cpu=cpu,
         cpu_space_gib=_cpu_space(endpoint.engine.env),
-        tp=knobs.number("tensor-parallel-size", 1, minimum=1),
-        pp=knobs.number("pipeline-parallel-size", 1, minimum=1),
+        tp=tp,
+        pp=pp,
         context_shards=knobs.number("decode-context-parallel-size", 1, minimum=1)
         * knobs.number("prefill-context-parallel-size", 1, minimum=1),
         partition=_partition(endpoint.engine.env),
         max_model_len=knobs.number("max-model-len", endpoint.contract.len, minimum=1),
         max_num_seqs=seqs,
-        batched_tokens=knobs.number("max-num-batched-tokens", max(BATCHED_TOKENS, seqs), minimum=1),
+        batched_tokens=knobs.number("max-num-batched-tokens", max(batched, seqs), minimum=1),
         utilisation=_utilisation(knobs, rules),
         kv_memory_bytes=knobs.number("kv-cache-memory-bytes", 0, minimum=1),
         blocks_override=knobs.number("num-gpu-blocks-override", 0, minimum=1),
         block_tokens=knobs.number("block-size", 0, minimum=1),
+        backend=knobs.text("attention-backend").strip() or endpoint.engine.env.get(BACKEND, "").strip(),
         kv_dtype=_kv_dtype(endpoint, knobs),
         model_bytes=4 if knobs.text("dtype").strip() in ("float32", "float") else 2,
         prefix_caching=_either(knobs, "enable-prefix-caching", "no-enable-prefix-caching"),
