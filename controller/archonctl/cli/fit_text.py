@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 
 from archonctl.cli.output import Output
@@ -23,6 +24,7 @@ def fit_text(result: FitResult, out: Output) -> str:
     blocks = [
         _head(result, out),
         _choice(result.chosen, out) if result.chosen else _wrapped("", result.message, out),
+        _declared(result.chosen, out) if result.chosen else [],
         [line for way in result.ways_out for line in _wrapped("would do", _way(way.text, way.options), out)],
         [out.paint(line, "yellow") for each in result.warnings for line in _wrapped("!", each.message, out)],
         _passed(result, out),
@@ -61,6 +63,17 @@ def _choice(choice: Choice, out: Output) -> list[str]:
         lines += _speed("decode", speed.decode, "one conversation at its full length", out)
         lines += _speed("prefill", speed.prefill, "of a prompt", out)
     return lines
+
+
+def _declared(choice: Choice, out: Output) -> list[str]:
+    """What a declaration of it says beside contract and model; ``archonctl plan`` judges the same."""
+    engine = choice.endpoint.engine
+    knobs = [f"{name} = {json.dumps(value)}" for name, value in engine.knobs.items()]
+    names = [f'{name} = "{value}"' for name, value in engine.env.items()]
+    lines = [f'[engine] kind = "{engine.kind}"']
+    lines += [f"[engine.knobs] {', '.join(knobs)}"] if knobs else []
+    lines += [f"[engine.env] {', '.join(names)}"] if names else []
+    return [out.paint(f"  {line}", "cyan") for line in lines]
 
 
 def _speed(name: str, rate: Interval | None, note: str, out: Output) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from archonctl.deployment.schema import Endpoint
 from archonctl.fit.values import Choice, FitResult, Refusal, Throughput
 from archonctl.memory.interval import GIB, Interval
 
@@ -46,9 +47,16 @@ def _choice(choice: Choice) -> dict[str, Any]:
         "expert_layers_in_ram": choice.expert_layers,
         "kv": {"asked": choice.kv.asked, "served": choice.kv.dtype},
         "throughput": _throughput(choice.throughput) if choice.throughput else None,
-        "declaration": choice.endpoint.model_dump(
-            mode="json", include={"contract", "engine", "model"}, exclude_defaults=True
-        ),
+        "declaration": _declaration(choice.endpoint),
+    }
+
+
+def _declaration(endpoint: Endpoint) -> dict[str, Any]:
+    contract, engine = endpoint.contract, endpoint.engine
+    return {
+        "contract": {"seqs": contract.seqs, "len": contract.len, "kv_dtype": contract.kv_dtype},
+        "engine": {"kind": engine.kind, "knobs": dict(engine.knobs), "env": dict(engine.env)},
+        "model": {"path": endpoint.model.path},
     }
 
 

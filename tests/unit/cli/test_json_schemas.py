@@ -26,6 +26,8 @@ from archonctl.deployment.load import load_endpoint
 from archonctl.doctor.values import Status as DoctorStatus
 from archonctl.errors import ArchonError
 from archonctl.findings import Finding
+from archonctl.fit.values import FitVerdict as FitWord
+from archonctl.fit.values import RefusalCode, Split
 from archonctl.ledger.grammar import ENGINES, grammar
 from archonctl.ledger.reader import LedgerReader
 from archonctl.memory.demand import FitVerdict, MemoryClass, Scope
@@ -65,6 +67,7 @@ VERBS = {
     "plan",
     "plan-solve",
     "plan-sweep",
+    "fit",
     "render",
     "up",
     "probe",
@@ -222,6 +225,9 @@ ENUMS = [
     ("apply-1", ("properties", "attempts", "items", "properties", "verdict"), AttemptWord),
     ("up-1", ("properties", "engine", "properties", "mode"), Mode),
     ("up-1", ("properties", "engine", "properties", "ended"), Ended),
+    ("fit-1", ("properties", "verdict"), FitWord),
+    ("fit-1", ("$defs", "refusal", "properties", "code"), RefusalCode),
+    ("fit-1", ("$defs", "choice", "properties", "split"), Split),
     ("inspect-1", ("$defs", "layer", "properties", "attention"), AttentionKind),
     ("inspect-1", ("$defs", "recurrent", "properties", "kind"), RecurrentKind),
     ("inspect-1", ("$defs", "tensor_bytes", "properties", "class"), TensorClass),
@@ -711,6 +717,16 @@ WRONG: dict[str, list[Change]] = {
         (("host", "ttm_floor_pages"), "many"),
         (("levers",), [{"text": "t", "set": {}, "wins_tokens": None, "costs": None}]),
     ],
+    "fit-1": [
+        (("verdict",), "refused"),  # and yet a choice
+        (("chosen", "engine"), "ollama"),
+        (("chosen", "tp"), -1),
+        (("chosen", "est_bytes"), 1.5),
+        (("chosen", "throughput"), {"decode_tokens_s": 5}),
+        (("refusals", 0, "code"), "fit"),
+        (("refusals", 0, "kernel"), ""),
+        (("code",), "fit-size"),
+    ],
     "render-1": [
         (("digest",), "abc"),
         (("argv",), "llama-server --port 1"),
@@ -880,6 +896,7 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "plan-1": ask("plan", "env/archon.toml"),
         "plan-solve-1": ask("plan", "env/archon.toml", "--solve", "host-pool", schema="plan-solve"),
         "plan-sweep-1": ask("plan", "env/archon.toml", "--sweep", "seqs=3..4", schema="plan-sweep"),
+        "fit-1": ask("fit", "qwen3-14b", "--card", "T4"),
         "render-1": ask("render", "env/archon.toml", "--out", folder / "release"),
         "up-1": _check(up),
         "probe-1": up["probe"],
