@@ -22,9 +22,12 @@ GGUF_NAMES: Mapping[str, str] = {
     "deepseek_v3": "deepseek2",
     "ernie4_5_moe": "ernie4_5-moe",
     "gemma3_text": "gemma3",
+    "gemma3n_text": "gemma3n",
+    "gemma4_text": "gemma4",
     "glm4_moe": "glm4moe",
     "gpt_oss": "gpt-oss",
     "granitemoe": "granitemoe",
+    "granitemoehybrid": "granitehybrid",
     "hunyuan_v1_dense": "hunyuan-dense",
     "hunyuan_v1_moe": "hunyuan-moe",
     "kimi_k2": "deepseek2",
@@ -34,9 +37,12 @@ GGUF_NAMES: Mapping[str, str] = {
     "mistral": "llama",
     "mistral3_text": "mistral3",
     "mixtral": "llama",
+    "olmo3": "olmo2",
     "qwen2_5_vl_text": "qwen2vl",
     "qwen2_moe": "qwen2moe",
     "qwen2_vl_text": "qwen2vl",
+    "qwen3_5_moe_text": "qwen35moe",
+    "qwen3_5_text": "qwen35",
     "qwen3_moe": "qwen3moe",
     "qwen3_next": "qwen3next",
     "qwen3_vl_moe_text": "qwen3vlmoe",
@@ -56,6 +62,8 @@ def facts_of(model: CatalogueModel, quant: Quant, engine: str) -> ModelFacts:
     if engine != "llamacpp":
         return replace(facts, metadata=_config_widths(model, facts.geometry))
     name = GGUF_NAMES.get(facts.geometry.architecture, facts.geometry.architecture)
+    if name == "nemotron_h" and facts.geometry.experts:
+        name = "nemotron_h_moe"
     if name not in laws():
         reason = f"llama.cpp's cache has no law here for the architecture {name}"
         return replace(facts, geometry=None, geometry_reason=reason, format="gguf")
