@@ -149,6 +149,11 @@ def _tables() -> tuple[Mapping[str, int], Sequence[tuple[TensorClass, re.Pattern
     return table["bits"], classes
 
 
+def element_bits() -> Mapping[str, int]:
+    """Bits of one value, by the name of its type."""
+    return _tables()[0]
+
+
 @cache
 def _class_of_stem(stem: str) -> TensorClass:
     return next((cls for cls, pattern in _tables()[1] if pattern.search(stem)), "other")
