@@ -13,24 +13,43 @@ _SAME_MEMORY = 0.01
 """Cards of one name whose memory differs by less are one card to a plan (H100 SXM and PCIe)."""
 
 
-def fill_cards(cards: list[Any], place: Place) -> list[DeclarationError]:
+def fill_cards(cards: list[Any], place: Place, notes: list[str]) -> list[DeclarationError]:
     """Add ``total_mib``, ``maker`` and ``target`` to the tables that lack them, in place; what cannot be filled.
 
-    The smallest memory counts where the name belongs to several cards of about the same. A card with ``total_mib``
-    may have any name.
+    The smallest memory counts where the name belongs to several cards of about the same, those with a published figure
+    before others. A card with ``total_mib`` may have any name. ``notes`` gets a line for each estimated memory.
     """
     problems: list[DeclarationError] = []
     for number, card in enumerate(cards):
         if not isinstance(card, dict) or not isinstance(card.get("name"), str):
             continue
-        found = matching_cards(card["name"])
+        found = _published(matching_cards(card["name"]))
         for key in ("maker", "target"):
             if len(values := {getattr(model, key) for model in found}) == 1:
                 card.setdefault(key, values.pop())
         if "total_mib" not in card:
             problem = _fill_total(card, found, ("cards", number, "name"), place)
             problems += [problem] if problem else []
+            if problem is None and (note := _estimated(found)) and note not in notes:
+                notes.append(note)
     return problems
+
+
+def _published(found: tuple[CardModel, ...]) -> tuple[CardModel, ...]:
+    """Of cards with the same nominal memory those whose usable memory is published; all of them where none is."""
+    same = len({model.memory_mib for model in found}) == 1
+    return tuple(model for model in found if same and model.usable_mib is not None) or found
+
+
+def _estimated(found: tuple[CardModel, ...]) -> str:
+    """What is to be said of a card whose usable memory no public source tells; "" for another one."""
+    card = min(found, key=lambda model: model.total_mib or 0)
+    size = card.programs_mib
+    if size is None or size.is_exact or card.memory_mib is None:
+        return ""
+    kept = f"less what its driver keeps is taken as {size.best:,.0f} ({size.low:,.0f} to {size.high:,.0f})"
+    known = kept if size.low else "is taken: what its driver keeps is not known"
+    return f"usable memory of {card.name} is not published: {card.memory_mib:,} MiB {known}; total_mib states it"
 
 
 def _fill_total(card: dict[str, Any], found: tuple[CardModel, ...], loc: Loc, place: Place) -> KeyProblem | None:

@@ -10,6 +10,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from archonctl.memory.interval import Interval
+
 Maker = Literal["nvidia", "amd", "intel"]
 UsableBasis = Literal["program", "driver"]
 
@@ -36,11 +38,27 @@ class CardModel:
     usable_source: str = ""
     pci: tuple[str, ...] = ()
     unified: bool = False
+    ecc: bool = False
 
     @property
     def total_mib(self) -> int | None:
-        """The best figure of what a program may have in all: the usable memory, else the nominal one."""
-        return self.usable_mib if self.usable_mib is not None else self.memory_mib
+        """The best figure of what a program may have in all; None where nothing is known."""
+        return None if self.programs_mib is None else int(self.programs_mib.best)
+
+    @property
+    def programs_mib(self) -> Interval | None:
+        """What a program may have in all: the usable memory where it is published, else the nominal less a reserve.
+
+        Without a figure for such a reserve the low end is 0: nothing is known but that it is no more.
+        """
+        if self.usable_mib is not None:
+            return Interval.exact(self.usable_mib, "config")
+        if self.memory_mib is None:
+            return None
+        rows = [row for row in _table()["reserve"] if row["maker"] == self.maker and row["ecc"] == self.ecc]
+        low, best, high = (rows[0][key] for key in ("low", "best", "high")) if rows else (0.0, 0.0, 1.0)
+        size = self.memory_mib
+        return Interval(int(size * (1 - high)), int(size * (1 - best)), int(size * (1 - low)), "assumed")
 
     @property
     def kernels(self) -> tuple[str, ...]:

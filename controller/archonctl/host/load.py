@@ -67,7 +67,11 @@ def _named_cards(data: dict[str, Any], place: Place) -> list[DeclarationError]:
     from archonctl.host.by_name import fill_cards
 
     data["cards"] = tuple(dict(card) if isinstance(card, dict) else card for card in cards or ())
-    return fill_cards(list(data["cards"]), place)
+    notes: list[str] = []
+    problems = fill_cards(list(data["cards"]), place, notes)
+    if notes and isinstance(data.setdefault("notes", ()), tuple):
+        data["notes"] += tuple(notes)
+    return problems
 
 
 def _is_total(problem: DeclarationError) -> bool:

@@ -30,7 +30,9 @@ def judged_scopes(forecast: Forecast, host: Host) -> tuple[Fit, ...]:
 
 
 def memory_notes(forecast: Forecast, fits: Iterable[Fit], host: Host) -> Iterator[str]:
-    """What was not checked, and what a limit that binds only a start from here would refuse."""
+    """What was not checked, what is to be said of the host, and what would refuse only a start from here."""
+    if host.source != "assumed":  # an undeclared host is told by what was not checked
+        yield from host.notes
     yield from (fit.finding.message for fit in fits if not fit.is_known and fit.finding)
     pinned = sum(demand.bytes for demand in forecast.demands if demand.pinned) >> 20
     if host.source == "sysfs" and isinstance(host.memlock_mib, int) and pinned > host.memlock_mib:

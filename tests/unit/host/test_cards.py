@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,11 @@ def test_every_row_is_whole(card: CardModel) -> None:
     assert (card.usable_mib is None) == (card.usable_basis is None)
     assert card.unified or card.memory_mib is not None
     if card.usable_mib is not None and card.memory_mib is not None:
-        assert card.usable_source
-        assert 0.9 * card.memory_mib < card.usable_mib <= 1.02 * card.memory_mib
+        assert "https://" in card.usable_source
+        assert 0.9 * card.memory_mib < card.usable_mib <= card.memory_mib
+        reserve = replace(card, usable_mib=None).programs_mib
+        assert reserve is not None
+        assert reserve.contains(card.usable_mib), "the reserve of cards without a figure does not cover one that has it"
     assert card in matching_cards(card.name)
     assert all(card in matching_cards(alias) for alias in card.aliases)
 
@@ -112,6 +116,36 @@ def test_what_a_card_can_run() -> None:
     assert {"fp8", "marlin_int4"} <= set(kernels("L4"))
     assert "nvfp4" in kernels("B200")
     assert "mxfp4" in kernels("MI355X")
+
+
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("RTX 5090", (32_122, 32_122, 32_122)),
+        ("L4", (22_339, 22_732, 22_855)),
+        ("RX 9070 XT", (15_925, 16_367, 16_384)),
+        ("Arc B580", (0, 12_288, 12_288)),
+        ("Radeon 8060S", None),
+    ],
+    ids=["published", "nvidia-ecc", "amd", "intel", "shares-ram"],
+)
+def test_memory_that_is_not_published_is_the_nominal_less_a_reserve_with_ends(
+    name: str, ends: tuple[int, int, int] | None
+) -> None:
+    card = find_card(name)
+    assert card is not None
+    size = card.programs_mib
+    assert (size and (size.low, size.best, size.high)) == ends
+    assert card.total_mib == (ends and ends[1])
+
+
+def test_a_profile_says_whose_usable_memory_is_an_estimate(tmp_path: Path) -> None:
+    said = read_profile(
+        profile(tmp_path, '[[cards]]\nindex = 0\nname = "L4"\n[[cards]]\nindex = 1\nname = "B580"\n')
+    ).notes
+    assert "24,576 MiB less what its driver keeps is taken as 22,732 (22,339 to 22,855)" in said[0]
+    assert "12,288 MiB is taken: what its driver keeps is not known" in said[1]
+    assert read_profile(profile(tmp_path, '[[cards]]\nindex = 0\nname = "RTX 4090"\n')).notes == ()
 
 
 def profile(tmp_path: Path, text: str) -> Path:
