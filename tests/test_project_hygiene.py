@@ -120,7 +120,8 @@ def _all_strings() -> set[str]:
     }
     for path in PACKAGE.rglob("*.toml"):
         strings.update(_toml_strings(tomllib.loads(path.read_text(encoding="utf-8"))))
-    return strings
+    rules = (REPOSITORY / "observe/prometheus/archon.rules.yml").read_text(encoding="utf-8")
+    return strings | set(re.findall(r"\bcode: ([a-z-]+)", rules))
 
 
 def _pages() -> set[str]:

@@ -17,6 +17,7 @@ from archonctl.errors import HostRefusal
 from archonctl.observe.board import Board
 from archonctl.observe.endpoint_look import exporter_sample
 from archonctl.observe.expose import BoardCollector
+from archonctl.service.install import shipped
 
 IDLE_S = 10.0
 """How long a client may take over its request: a scrape is one line and a few headers."""
@@ -37,6 +38,18 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 class _Server6(_Server):
     address_family = socket.AF_INET6
+
+
+_SHIPPED = {
+    "rules": "prometheus/archon.rules.yml",
+    "rules-test": "prometheus/archon.rules.test.yml",
+    "dashboard": "grafana/archon.json",
+}
+
+
+def shipped_text(name: str) -> str:
+    """What ships for Prometheus or Grafana."""
+    return (shipped("observe") / _SHIPPED[name]).read_text(encoding="utf-8")
 
 
 def registry(board: Board) -> CollectorRegistry:

@@ -15,7 +15,7 @@ EXTRAS = ("systemd",)
 _SKIPPED = re.compile(
     r"(^|/)(__pycache__|tests?)/|\.pyc$|^\.\./|^bin/|(^|/)(RECORD|INSTALLER|REQUESTED|direct_url\.json)$"
 )
-_DATA = {"runbooks": "*.md", "schemas": "*.json", "units": "**/*", "scripts": "ttm-preflight.sh"}
+_DATA = {"runbooks": "*.md", "schemas": "*.json", "units": "**/*", "observe": "**/*", "scripts": "ttm-preflight.sh"}
 
 
 def package_files() -> dict[str, bytes]:

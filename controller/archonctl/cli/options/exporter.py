@@ -11,7 +11,9 @@ examples:
   archonctl exporter                           on 127.0.0.1:9487, until it is stopped
   archonctl exporter --listen '[::]:9487'      where Prometheus on another machine reaches it
   archonctl exporter --once                    one look at everything, on stdout (for a textfile collector)
-  systemctl enable --now archon-exporter       the same as a service, without privileges
+  archonctl exporter --print rules             alert and recording rules for Prometheus
+  archonctl exporter --print dashboard         a dashboard for Grafana to import
+  systemctl enable --now archon-exporter       as a service, without privileges
 
 Engines, files and systemd are looked at in their own time: a dead or slow engine costs a scrape nothing, and
 archon_look_age_seconds says how old what is shown is. Needs no privileges.
@@ -32,6 +34,12 @@ def configure(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument(
         "--every", type=float, default=15.0, metavar="S", help="seconds between looks (default: %(default)g)"
+    )
+    verb.add_argument(
+        "--print",
+        dest="shown",
+        choices=("rules", "rules-test", "dashboard"),
+        help="print what ships for Prometheus or Grafana, and end",
     )
     verb.add_argument("--once", action="store_true", help="look once, print the metrics, end")
     whose(verb)

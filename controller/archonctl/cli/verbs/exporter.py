@@ -14,10 +14,13 @@ def run(args: Namespace, out: Output) -> int:
     """Look and serve until stopped, or look once and print."""
     from archonctl.observe.board import Board
     from archonctl.observe.exporter import Looker
-    from archonctl.observe.serve import serving, text
+    from archonctl.observe.serve import serving, shipped_text, text
     from archonctl.service.preflight import split_listen
     from archonctl.service.unit import show
 
+    if args.shown:
+        out.answer(shipped_text(args.shown).rstrip("\n"))
+        return 0
     if not args.every > 0:
         raise UsageError("command-line-invalid", f"--every {args.every:g}: seconds, more than 0")
     board = Board(stale_s=max(600.0, 4 * args.every))
