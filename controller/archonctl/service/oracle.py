@@ -77,7 +77,7 @@ def _answer(question: Question, environ: Mapping[str, str]) -> str:
     import subprocess
 
     # A variable of the caller's shell would be a flag that neither the plan nor the server sees.
-    kept = {name: value for name, value in environ.items() if not name.startswith("LLAMA_")}
+    kept = {name: value for name, value in environ.items() if not name.startswith(("LLAMA_", "VLLM_"))}
     program = question.argv[0]
     if not program or not os.access(program, os.X_OK):
         raise HostRefusal("oracle-missing", f"{program or 'the planner'} is not there", hint=question.ready)

@@ -35,7 +35,7 @@ def configure(verb: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--oracle",
         action="store_true",
-        help="ask the engine's own planner too (llama-fit-params beside engine.binary, or engine.oracle)",
+        help="ask the engine's own planner too (llama-fit-params or vLLM's, beside engine.binary, or engine.oracle)",
     )
     group.add_argument(
         "--solve",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Api, CardShare, CommandLine, Forecast
 from archonctl.engines.change import Variable
+from archonctl.engines.oracle import Oracle
 from archonctl.engines.vllm.assess import Assessment, assess
 from archonctl.engines.vllm.cards import beside_unknown, demands_by_card
 from archonctl.engines.vllm.levers import levers as find_levers
@@ -43,8 +44,14 @@ class VllmAdapter:
 
     kind = "vllm"
     api = API
-    oracle = None
     needs_model_header = True
+
+    @property
+    def oracle(self) -> Oracle:
+        """The planner of the installed vLLM."""
+        from archonctl.engines.vllm.oracle import ORACLE  # only --oracle asks
+
+        return ORACLE
 
     def forecast(self, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Forecast:
         """Concurrent tokens as vLLM counts them for requests of contract.len, and what would mend a short contract.

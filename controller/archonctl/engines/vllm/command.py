@@ -55,6 +55,11 @@ def command_line(endpoint: Endpoint) -> CommandLine:
     return CommandLine((endpoint.engine.binary, *argv), dict(endpoint.engine.env), tuple(notes))
 
 
+def engine_words(endpoint: Endpoint) -> tuple[str, ...]:
+    """The flags alone, without program, model and address. Raises as ``check_knobs``."""
+    return tuple(word for part in _knobs(endpoint, []) for word in part.words)
+
+
 def check_knobs(endpoint: Endpoint) -> None:
     """Raise what ``command_line`` would raise for a knob or a variable of the declared version."""
     _knobs(endpoint, [])
