@@ -30,6 +30,8 @@ class Subject:
     plan: tuple[Result, ...]
     endpoint: Endpoint | None = None
     command: CommandLine | None = None
+    refusal: Result | None = None
+    """Why no command line follows from it."""
     needs: Mapping[str, str | int] = field(default_factory=dict)
     """The keys of its ``preflight.env``: what root checks before a start."""
     floor_mib: int | None = None
@@ -85,9 +87,9 @@ def study(path: Path, environ: Mapping[str, str], root: Path, hostname: str, *, 
     installed = os.path.exists(root / INSTALLED.relative_to("/") / name)  # noqa: PTH110  False rather than an exception
     elsewhere = "" if is_named or installed else _elsewhere(loaded, hostname)
     plan, results = _planned(loaded)
-    subject = Subject(
-        name, str(path), declaration, results, endpoint, _command(loaded), elsewhere=elsewhere, installed=installed
-    )
+    command, refusal = _command(loaded)
+    subject = Subject(name, str(path), declaration, results, endpoint, command, refusal)
+    subject = replace(subject, elsewhere=elsewhere, installed=installed)
     return _with_needs(subject, loaded, plan) if plan else subject
 
 
@@ -120,11 +122,11 @@ def _planned(loaded: LoadedEndpoint) -> tuple[Plan | None, tuple[Result, ...]]:
     return plan, tuple(failed("contract-short", reason, fix) for reason in plan.reasons)
 
 
-def _command(loaded: LoadedEndpoint) -> CommandLine | None:
+def _command(loaded: LoadedEndpoint) -> tuple[CommandLine | None, Result | None]:
     try:
-        return command_of(loaded)
-    except ArchonError:
-        return None  # the gate says why
+        return command_of(loaded), None
+    except ArchonError as err:
+        return None, of_error(err)
 
 
 def _with_needs(subject: Subject, loaded: LoadedEndpoint, plan: Plan) -> Subject:

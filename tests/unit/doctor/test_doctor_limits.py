@@ -173,6 +173,8 @@ def test_a_listener_counts_where_it_would_be_in_the_way(
 
 def test_a_port_is_free_held_by_its_own_engine_or_by_whom(lay: Lay, archon: Subject) -> None:
     machine = lay({"etc/passwd": "archon:x:990:990::/:\n"}, subjects=(archon,))
+    assert ports(machine)[0].unseen, "nothing tells who listens"
+    machine = lay({"proc/net/tcp6": ""}, subjects=(archon,))
     assert ports(machine)[0].message == "127.0.0.1:8000 is free for archon"
     held = {"proc/net/tcp": LISTENING.format("0100007F:1F40", 33, 5), "proc/9/cmdline": "llama-server\0"}
     (result,) = ports(lay(held, subjects=(archon,)))
@@ -203,9 +205,8 @@ listen = "127.0.0.1:{port}"
 
 
 def test_a_low_port_is_for_root(lay: Lay, declared: Declared) -> None:
-    machine = lay(
-        {"proc/sys/net/ipv4/ip_unprivileged_port_start": "1024\n"}, subjects=(declared(SMALL.format(port=80)),)
-    )
+    files = {"proc/sys/net/ipv4/ip_unprivileged_port_start": "1024\n", "proc/net/tcp": ""}
+    machine = lay(files, subjects=(declared(SMALL.format(port=80)),))
     assert words(ports(machine)) == [("fail", "listen-unavailable")]
     assert words(ports(replace(machine, uid=0))) == [("pass", "")]
 

@@ -27,11 +27,11 @@ def engine_program(_machine: Machine, subject: Subject) -> tuple[Result, ...]:
     """The declared program is there and can be executed; an image is the container runtime's business."""
     if subject.endpoint is None:
         return (skipped("the declaration cannot be used"),)
+    if subject.refusal is not None:
+        return (subject.refusal,)
     engine = subject.endpoint.engine
     if engine.image:
         return (skipped(f"runs from the image {engine.image}"),)
-    if not engine.binary and subject.command is None:
-        return (skipped("no program is declared, and no command line follows from the declaration"),)
     try:
         program = resolve_binary(engine.binary or (subject.command.argv[0] if subject.command else ""))
     except ArchonError as err:

@@ -18,10 +18,14 @@ _NODE = re.compile(r"/dev/(kfd|dri/renderD[0-9]+|nvidia[0-9]+|nvidia-uvm)", re.A
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """``open_by``: process -> a node that it has open. ``hidden``: processes that this user may not look into."""
+    """``open_by``: process -> a node that it has open. ``hidden``: processes that this user may not look into.
+
+    ``looked``: processes that could be looked into.
+    """
 
     open_by: dict[int, str]
     hidden: int
+    looked: int = 1
 
 
 def leftovers(machine: Machine) -> tuple[Result, ...]:
@@ -34,7 +38,7 @@ def leftovers(machine: Machine) -> tuple[Result, ...]:
 def holders(machine: Machine) -> Holders:
     """By the links of /proc/PID/fd (proc_pid_fd(5))."""
     found: dict[int, str] = {}
-    hidden = 0
+    hidden = looked = 0
     for name in machine.read.names("/proc"):
         if not (name.isascii() and name.isdecimal()) or int(name) == os.getpid():
             continue
@@ -46,34 +50,43 @@ def holders(machine: Machine) -> Holders:
             continue
         except OSError:
             continue
+        looked += 1
         targets = (machine.link(f"/proc/{name}/fd/{link}") for link in links)
         if node := next((target for target in targets if _NODE.fullmatch(target)), ""):
             found[int(name)] = node
-    return Holders(found, hidden)
+    return Holders(found, hidden, looked)
 
 
 def judge_holders(machine: Machine, seen: Holders) -> tuple[Result, ...]:
     """Holders that are no engine of ours, then memory without a holder."""
     strangers = {pid: node for pid, node in seen.open_by.items() if not machine.owner(pid)}
-    ours = len(seen.open_by) - len(strangers)
     used = {c.name: c.total_mib - c.free_mib for c in machine.known.cards if c.free_mib is not None and not c.unified}
     full = {name: mib for name, mib in used.items() if mib > IDLE_VRAM_MIB}
     told = ", ".join(f"{name}: {mib:,} MiB in use, at most {IDLE_VRAM_MIB:,} when idle" for name, mib in full.items())
-    shared = any(s.needs.get("SHARED_CARDS") == "yes" for s in machine.here)
     if strangers:
-        who = ", ".join(f"pid {p} ({procfs.command(p, machine.at('/proc'), 60)}) has {n}" for p, n in strangers.items())
-        message = f"{len(strangers)} processes of no endpoint hold a card: {who}{f'; {told}' if told else ''}"
-        if shared:
-            return (passed(f"{message}; the cards are declared to be shared"),)
-        is_wanted = any(subject.wants_cards for subject in machine.here)
-        fix = "stop it by what started it, or declare cards_shared in the host profile"
-        return ((failed if is_wanted else warned)("cards-held", message, fix),)
-    if full and not ours:
-        if seen.hidden:
-            fix = "as root: sudo archonctl doctor --check leftovers"
-            return (unseen(f"{told}; whose it is needs root to see ({seen.hidden} processes are hidden)", fix),)
-        return (warned("vram-not-released", f"{told}, and no process here has a card open", "a container may hold it"),)
-    if seen.hidden and not seen.open_by:
-        fix = "as root: sudo archonctl doctor --check leftovers"
-        return (unseen(f"{seen.hidden} processes can be looked into by root only; no other holds a card", fix),)
+        return (_held(machine, strangers, f"; {told}" if told else ""),)
+    ours = len(seen.open_by)
+    if not ours and (full or seen.hidden or not seen.looked):
+        return (_unowned(seen, told),)
     return (passed(f"{ours} processes hold a card, all of endpoints; 0 others"),)
+
+
+def _held(machine: Machine, strangers: dict[int, str], told: str) -> Result:
+    who = ", ".join(f"pid {p} ({procfs.command(p, machine.at('/proc'), 60)}) has {n}" for p, n in strangers.items())
+    message = f"{len(strangers)} processes of no endpoint hold a card: {who}{told}"
+    if any(subject.needs.get("SHARED_CARDS") == "yes" for subject in machine.here):
+        return passed(f"{message}; the cards are declared to be shared")
+    is_wanted = any(subject.wants_cards for subject in machine.here)
+    fix = "stop it by what started it, or declare cards_shared in the host profile"
+    return (failed if is_wanted else warned)("cards-held", message, fix)
+
+
+def _unowned(seen: Holders, told: str) -> Result:
+    """Nobody who was looked into has a card open, and that is not all there is to say."""
+    fix = "as root: sudo archonctl doctor --check leftovers"
+    if seen.hidden:
+        about = f"{told}; " if told else ""
+        return unseen(f"{about}{seen.hidden} processes can be looked into by root only; no other holds a card", fix)
+    if not seen.looked:
+        return unseen("/proc shows no process that could be looked into")
+    return warned("vram-not-released", f"{told}, and no process here has a card open", "a container may hold it")

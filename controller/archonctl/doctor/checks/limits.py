@@ -74,8 +74,8 @@ def cgroup_memory(machine: Machine) -> tuple[Result, ...]:
     """The tightest memory limit of this shell's control groups against the need."""
     limit, ram_mib = machine.known.cgroup_limit_mib, machine.known.ram_mib
     need, who = machine.most("RAM_NEED_MIB")
-    if not machine.read.exists("/proc/self/cgroup"):
-        return (unseen("/proc/self/cgroup is not there"),)
+    if not machine.read.exists("/proc/self/cgroup") or not machine.read.names("/sys/fs/cgroup"):
+        return (unseen("/proc/self/cgroup or /sys/fs/cgroup is not there to tell a limit"),)
     if limit is None:
         return (passed(f"no memory limit{f'; the machine has {ram_mib:,} MiB' if ram_mib else ''}"),)
     told = f"{limit:,} MiB allowed" + (f" of {ram_mib:,} MiB RAM" if ram_mib else "")

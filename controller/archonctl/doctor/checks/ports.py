@@ -11,11 +11,12 @@ from collections import defaultdict
 from archonctl.doctor.accounts import find_account
 from archonctl.doctor.machine import Machine
 from archonctl.doctor.subject import Subject
-from archonctl.doctor.values import Result, failed, of_error, passed, skipped, warned
+from archonctl.doctor.values import Result, failed, of_error, passed, skipped, unseen, warned
 from archonctl.errors import HostRefusal
 from archonctl.service import procfs
 from archonctl.service.preflight import split_listen
 
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTEN = "0A"  # TCP_LISTEN, as /proc/net/tcp prints it
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -40,6 +41,8 @@ def _port(machine: Machine, subject: Subject, listen: str) -> Result:
         host, port = split_listen(listen)
     except HostRefusal as err:
         return of_error(err)
+    if not any(machine.read.exists(table) for table in _TABLES):
+        return unseen(f"{listen} for {subject.name}: neither {' nor '.join(_TABLES)} is there to tell who listens")
     if listening(machine, host, port):
         return _held(machine, subject, listen, port)
     lowest, account = _lowest(machine), find_account(machine, subject.account)
@@ -72,7 +75,7 @@ def listening(machine: Machine, host: str, port: int) -> bool:
     wanted = _addresses(host)
     found = [
         address
-        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        for table in _TABLES
         for line in (machine.read.text(table) or "").splitlines()[1:]
         if (address := _listener(line, port)) is not None
     ]
