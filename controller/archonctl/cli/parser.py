@@ -42,6 +42,7 @@ examples:
 VERBS: dict[str, str] = {
     "plan": "will the contract hold? judged before anything starts",
     "fit": "which quant of a model runs and fits on a card, under which engine and how fast; or what would",
+    "models": "the catalogue of open models: what of it runs and fits on a card; show one, or add your own",
     "doctor": "look this machine over, and every declared endpoint: drivers, limits, disks, ports, clock, plans",
     "gate": "refuse stale knobs, short contracts and traps in what starts an engine, before it is started",
     "render": "write env file, argv and systemd unit of an endpoint into a folder",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from archonctl.errors import UsageError
 from archonctl.host.capacity import card_capacity, host_capacity
-from archonctl.host.cards import CardModel, find_card, matching_cards
+from archonctl.host.cards import CardModel, all_cards, find_card, matching_cards
 from archonctl.host.profile import Card, Host
 from archonctl.memory.interval import GIB, MIB
 
@@ -96,7 +96,15 @@ def card_host(text: str, ram_gib: float | None = None) -> Host:
     Raises UsageError ``card-unknown`` or ``card-ambiguous``.
     """
     name, count = _counted(text)
-    model = _card(name)
+    return _host_of(_card(name), count, text, ram_gib)
+
+
+def every_card(ram_gib: float | None = None) -> tuple[Host, ...]:
+    """A host of each card of the catalogue whose memory is published."""
+    return tuple(_host_of(model, 1, model.name, ram_gib) for model in all_cards() if model.total_mib)
+
+
+def _host_of(model: CardModel, count: int, name: str, ram_gib: float | None) -> Host:
     one = Card(
         index=0,
         name=model.name,
@@ -107,7 +115,7 @@ def card_host(text: str, ram_gib: float | None = None) -> Host:
     )
     cards = tuple(one.model_copy(update={"index": index}) for index in range(count))
     ram = None if ram_gib is None else max(1, int(ram_gib * 1024))
-    return Host(name=text, source="assumed", ram_mib=ram, cards=cards)
+    return Host(name=name, source="assumed", ram_mib=ram, cards=cards)
 
 
 def _counted(text: str) -> tuple[str, int]:
