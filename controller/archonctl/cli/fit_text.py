@@ -73,7 +73,7 @@ def _declared(choice: Choice, out: Output) -> list[str]:
     lines = [f'[engine] kind = "{engine.kind}"']
     lines += [f"[engine.knobs] {', '.join(knobs)}"] if knobs else []
     lines += [f"[engine.env] {', '.join(names)}"] if names else []
-    return [out.paint(f"  {line}", "cyan") for line in lines]
+    return [out.paint(part, "cyan") for line in lines for part in _wrapped("", line, out)]
 
 
 def _speed(name: str, rate: Interval | None, note: str, out: Output) -> list[str]:
