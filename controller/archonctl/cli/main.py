@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -13,6 +14,9 @@ EXIT_BROKEN_PIPE = 141
 
 def run() -> None:
     """The console script."""
+    gc.set_threshold(
+        100_000, 10, 10
+    )  # loading makes many objects and no garbage: a tenth of a short run went to looking
     _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # A file name or a model's name may hold what this terminal cannot: it is shown escaped, not refused.
