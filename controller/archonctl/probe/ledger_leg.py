@@ -14,11 +14,15 @@ _WINDOW, _SLOTS = "tokens a sequence", "sequences"
 _LIMITS = {
     "n_ctx_slot": ("window-short", _WINDOW),
     "context_len": ("window-short", _WINDOW),
+    "max_model_len": ("window-short", _WINDOW),
     # radiance boots and is healthy although no request longer than this can ever fit
     "request_limit_tokens": ("window-short", "tokens of one request"),
     "n_slots": ("slots-short", _SLOTS),
     "max_running_requests": ("slots-short", _SLOTS),
+    "max_num_seqs": ("slots-short", _SLOTS),
 }
+_RADIANCE_LIMITS = {"n_seqs": ("slots-short", _SLOTS), "n_ctx_seq": ("window-short", _WINDOW)}
+"""llama.cpp says n_ctx_seq of each context, a draft's among them; what binds there is n_ctx_slot."""
 _REPLICAS = ("data-parallel-size", "dp-size", "dp")
 _HYBRID = ("attention_block_size", "padding_layers", "mamba_blocks")
 
@@ -67,7 +71,8 @@ class _Judge:
         pool = pool_reading(self._ledger)
         if pool is not None:
             yield pool, contract.tokens, "kv-tokens-short", "KV tokens"
-        for name, (code, what) in _LIMITS.items():
+        limits = _LIMITS | (_RADIANCE_LIMITS if self._ledger.engine == "radiance" else {})
+        for name, (code, what) in limits.items():
             if name in figures:
                 yield figures[name], contract.seqs if code == "slots-short" else contract.len, code, what
 
@@ -116,18 +121,23 @@ class _Judge:
         return self._shorter_on_a_hybrid() or self._refusal()
 
     def _shorter_on_a_hybrid(self) -> Leg | None:
-        """vLLM's tokens are for requests of max_model_len; a hybrid's state costs a shorter one just as much."""
-        figures, contract = self._ledger.figures, self._contract
+        """vLLM's tokens are for requests of max_model_len; a state or a sliding window costs a shorter one as much."""
+        figures, facts, contract = self._ledger.figures, self._ledger.facts, self._contract
         length, many = figures.get("max_model_len"), figures.get("max_concurrency")
-        hybrid = any(name in figures for name in _HYBRID) or self._ledger.facts.get("kv_tokens_meaning") == "blocks"
-        if not hybrid or length is None or many is None or length.value.best <= contract.len:
+        hybrid = any(name in figures for name in _HYBRID) or facts.get("kv_tokens_meaning") == "blocks"
+        if (
+            not (facts["layers_alike"] == "no" if "layers_alike" in facts else hybrid)
+            or length is None
+            or many is None
+            or length.value.best <= contract.len
+        ):
             return None
         if math.floor(many.value.low) >= contract.seqs:
             return None
         return _unseen(
             "ledger-other-length",
-            f"the boot log says {many.value.best:g} requests of {length.value.best:,.0f} tokens on a hybrid model: "
-            f"that does not tell whether {contract.seqs:,} of {contract.len:,} are held",
+            f"the boot log says {many.value.best:g} requests of {length.value.best:,.0f} tokens of a model whose "
+            f"layers differ: that does not tell whether {contract.seqs:,} of {contract.len:,} are held",
             f"{contract.seqs:,} x {contract.len:,} tokens",
             _line(many),
             (self._proof(many),),

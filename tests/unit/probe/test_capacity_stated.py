@@ -43,7 +43,49 @@ def vllm(tokens: str, length: str, many: str, *more: str, version: str = "0.32.0
     return read("vllm", *(VLLM + each for each in more), VLLM + both, version=version)
 
 
+def asked(text: str) -> str:
+    return f"(APIServer pid=1) INFO 11-30 12:07:10 [api_utils.py:286] non-default args: {{{text}}}"
+
+
+@pytest.mark.parametrize(
+    ("ledger", "status", "code"),
+    [
+        # vLLM holds no more sequences at once than it was told, and none longer, whatever its pool
+        (vllm("700,000", "200,000", "3.50", asked("'max_num_seqs': 2")), "fail", "slots-short"),
+        (vllm("700,000", "200,000", "3.50", asked("'max_num_seqs': 3")), "pass", ""),
+        (vllm("700,000", "100,000", "7.00"), "fail", "window-short"),
+        (
+            read("sglang", "max_total_num_tokens=700000, max_running_requests=2, context_len=200000"),
+            "fail", "slots-short",
+        ),
+        (
+            read("sglang", "max_total_num_tokens=700000, max_running_requests=3, context_len=199999"),
+            "fail", "window-short",
+        ),
+        (
+            read("llamacpp", "initializing, n_slots = 2, n_ctx_slot = 200192, kv_unified = 'false'"),
+            "fail", "slots-short",
+        ),
+        (
+            read("radiance", "I kv: the pool backs 100.0% of the worst case (2 sequences all at 400000 tokens), "
+                             "2.0 full-length sessions"),
+            "fail", "slots-short",
+        ),
+        (
+            read("radiance", "I kv: the pool backs 100.0% of the worst case (8 sequences all at 100000 tokens), "
+                             "8.0 full-length sessions"),
+            "fail", "window-short",
+        ),
+    ],
+)  # fmt: skip
+def test_a_limit_of_the_engine_below_the_contract_breaks_it(ledger: BootLedger, status: str, code: str) -> None:
+    leg = ledger_leg(ledger, CONTRACT, ledger.engine)
+    assert (leg.status, leg.code) == (status, code), leg.message
+
+
 HYBRID = "Setting attention block size to 544 tokens to ensure that attention page size is >= mamba page size."
+
+GROUPS = "kv cache group sizes (16, 16, 16)"
 
 
 @pytest.mark.parametrize(
@@ -60,6 +102,14 @@ HYBRID = "Setting attention block size to 544 tokens to ensure that attention pa
         (vllm("700,000", "400,000", "1.75", HYBRID), "no evidence", "ledger-other-length"),
         (vllm("1,240,000", "400,000", "3.10", HYBRID), "pass", ""),
         (vllm("700,000", "400,000", "1.75"), "pass", ""),
+        # layers that differ: said so, or seen from tokens that are no number of blocks
+        (vllm("700,000", "400,000", "1.75", GROUPS), "no evidence", "ledger-other-length"),
+        (vllm("700,006", "400,000", "1.75", version="0.25.0"), "no evidence", "ledger-other-length"),
+        (vllm("700,000", "400,000", "1.75", version="0.25.0"), "pass", ""),
+        (vllm("699,999", "400,000", "1.75", version="0.25.0"), "pass", ""),
+        # one kind of layers, of a version in which two kinds would print much less than is served
+        (vllm("700,000", "400,000", "1.75", version="0.19.0"), "pass", ""),
+        (vllm("200,000", "200,000", "1.00", GROUPS), "fail", "kv-tokens-short"),
         (vllm("500,000", "400,000", "1.25", HYBRID), "fail", "kv-tokens-short"),
     ],
 )

@@ -15,6 +15,11 @@ others, whose platforms set their own."""
 MEANING_CHANGED = (0, 20, 1)
 """First version in which "KV cache size" is int(concurrency x max_model_len) (vLLM v1/core/kv_cache_utils.py)."""
 
+GROUPS_PRINTED = (0, 30, 0)
+"""First version that prints the block sizes of the groups where there are several (same file)."""
+_STATEFUL = ("attention_block_size", "padding_layers", "mamba_blocks")
+_BLOCKS = (16, 32, 64, 128, 256)
+
 
 def version_tuple(version: str) -> tuple[int, ...] | None:
     """``"0.20.1rc1.dev16+g7a1eb8a"`` as (0, 20, 0): a pre-release stands before its release. None if unreadable."""
@@ -33,6 +38,16 @@ def _multiples_of_eight(low: float, high: float) -> list[int]:
     """Those in a range: every platform's block has such a size (Neuron's is max_model_len). Two at most are told."""
     first = max(8, math.ceil(low / 8) * 8)
     return [size for size in (first, first + 8) if size <= high]
+
+
+def _is_of_one_group(tokens: float, length: float) -> bool:
+    """True if int(blocks / blocks of a request x length) gives these tokens for some block size: layers that differ
+    hit that by chance in about one case of eight."""
+    for size in _BLOCKS:
+        each = length / math.ceil(length / size)
+        if abs(int(round(tokens / each) * each) - tokens) <= 1:
+            return True
+    return False
 
 
 class VllmBook(Book):
@@ -74,7 +89,27 @@ class VllmBook(Book):
         told = super().facts()
         if meaning := self._meaning(told):
             told["kv_tokens_meaning"] = meaning
+        if alike := self._alike(told):
+            told["layers_alike"] = alike
         return told
+
+    def _alike(self, told: dict[str, str]) -> str:
+        """Whether a token costs the same at any length ("yes"), or layers differ and a shorter request costs more a
+        token than one of max_model_len ("no": sliding windows, states). Empty where nothing tells."""
+        found = self.figures()
+        if "kv_groups" in told or any(name in found for name in _STATEFUL):
+            return "no"
+        tokens, served, length = (found.get(name) for name in ("kv_tokens", "concurrent_tokens", "max_model_len"))
+        if tokens is None or served is None or length is None:
+            return ""
+        version = version_tuple(told.get("engine_version") or told.get("version_hint", ""))
+        agrees = served.value.low - 1 <= tokens.value.best <= served.value.high + 1
+        if not agrees or (version is not None and version < MEANING_CHANGED):
+            return "yes" if agrees else "no"  # blocks // groups x block is what is served with one group only
+        if version is not None and version >= GROUPS_PRINTED:
+            return "yes"
+        blocks = version is None and tokens.value.best % _BLOCKS[0] == 0
+        return "yes" if blocks or _is_of_one_group(tokens.value.best, length.value.best) else "no"
 
     def _meaning(self, told: dict[str, str]) -> str:
         """Tokens that are not concurrency x length are blocks x block size of a hybrid: less than what is served."""
