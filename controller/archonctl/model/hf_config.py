@@ -109,8 +109,24 @@ def hf_geometry(config: Mapping[str, object], *, where: str = "config.json") -> 
         experts_shared=_shared_experts(keys, law) if experts else 0,
         recurrent=recurrent,
         element_bytes=_BYTES.get(dtype.removeprefix("torch."), 0),
-        indexer_dim=keys.maybe("index_head_dim") if law.attention == "mla" else 0,
+        indexer_dim=_indexer(keys, where) if law.attention == "mla" else 0,
     )
+
+
+def _indexer(keys: HfKeys, where: str) -> int:
+    """Width of an indexer's keys, which every layer keeps: a config in which some layers take another's is refused.
+
+    Source: vllm/model_executor/models/deepseek_v2.py (``_skip_topk``: such a layer has no indexer and no cache for it).
+    """
+    shared = "shared" in (keys.items("indexer_types") or ()) or "S" in keys.word("index_topk_pattern")
+    if shared or keys.maybe("index_topk_freq") > 1:
+        raise ModelError(
+            "model-architecture-unknown",
+            f"{keys.model_type}: some layers take the indexer of another one, and no law covers a cache of that kind",
+            where=where,
+            hint="its cache cannot be planned: start it once and read its boot log",
+        )
+    return keys.maybe("index_head_dim")
 
 
 def text_config(config: Mapping[str, object]) -> Mapping[str, object]:
