@@ -42,11 +42,16 @@ def _line(line: Line, out: Output) -> Iterator[str]:
     first, *rest = textwrap.wrap(
         told + code, max(30, out.width - len(indent)), break_on_hyphens=False, break_long_words=False
     ) or [""]
-    style = ("dim",) if result.status == "skip" else ()
-    yield f"  {out.paint(symbol, colour)} {out.paint(line.check.id.ljust(_ID_WIDTH), colour)}{out.paint(first, *style)}"
-    yield from (f"{indent}{out.paint(text, *style)}" for text in rest)
+    is_dim = result.status == "skip"
+    name = line.check.id.ljust(_ID_WIDTH)
+    yield f"  {out.paint(symbol, colour)} {out.paint(name, colour)}{_text(first, out, is_dim)}"
+    yield from (f"{indent}{_text(text, out, is_dim)}" for text in rest)
     if result.fix and (result.status != "skip" or result.unseen):
         yield f"{indent}{out.paint('do:', 'green')} {result.fix}"
+
+
+def _text(text: str, out: Output, is_dim: bool) -> str:
+    return out.paint(text, "dim") if is_dim else text
 
 
 def _sum(report: Report, out: Output, *, is_root: bool) -> str:

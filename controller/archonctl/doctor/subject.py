@@ -80,13 +80,14 @@ def study(path: Path, environ: Mapping[str, str], root: Path, hostname: str, *, 
         loaded = load_endpoint(path, {}, environ, cwd)
     except ArchonError as err:
         lost = unseen("not planned: the declaration cannot be used")
-        return Subject(path.stem, str(path), of_error(err), (lost,))
+        return Subject(path.stem, str(path), of_error(err, theirs=os.geteuid() != 0), (lost,))
     endpoint, name = loaded.endpoint, loaded.name
     promise = f"{endpoint.contract.seqs:,} x {endpoint.contract.len:,} tokens"
     declaration = passed(f"{path}: {promise} on {endpoint.engine.kind} {endpoint.engine.version}".rstrip())
     installed = os.path.exists(root / INSTALLED.relative_to("/") / name)  # noqa: PTH110  False rather than an exception
     elsewhere = "" if is_named or installed else _elsewhere(loaded, hostname)
-    plan, results = _planned(loaded)
+    theirs = os.geteuid() != 0 and (installed or endpoint.service.user not in ("", str(os.geteuid())))
+    plan, results = _planned(loaded, theirs=theirs)
     command, refusal = _command(loaded)
     subject = Subject(name, str(path), declaration, results, endpoint, command, refusal)
     subject = replace(subject, elsewhere=elsewhere, installed=installed)
@@ -105,12 +106,12 @@ def _elsewhere(loaded: LoadedEndpoint, hostname: str) -> str:
     return f"declared for host {host.name}, this is {this}; archonctl doctor {loaded.name} looks all the same"
 
 
-def _planned(loaded: LoadedEndpoint) -> tuple[Plan | None, tuple[Result, ...]]:
+def _planned(loaded: LoadedEndpoint, *, theirs: bool) -> tuple[Plan | None, tuple[Result, ...]]:
     """The plan as ``archonctl plan`` has it, and what the check says of it."""
     try:
         plan = plan_endpoint(loaded)
     except ArchonError as err:
-        return None, (of_error(err),)
+        return None, (of_error(err, theirs=theirs),)
     wanted, tokens = plan.contract.tokens_with_margin, plan.forecast.kv_tokens
     if plan.verdict == "holds":
         have = f"{int(tokens.best):,} tokens planned, " if tokens else ""

@@ -112,7 +112,13 @@ def of_finding(finding: Finding) -> Result:
     return Result(status, f"{where}{finding.message}", finding.code, finding.fix)
 
 
-def of_error(err: ArchonError) -> Result:
-    """A refusal of another room, in its own words."""
+CLOSED = frozenset({"declaration-unreadable", "model-unreadable"})
+"""Refusals that may only mean that who asks is not who it is for."""
+
+
+def of_error(err: ArchonError, *, theirs: bool = False) -> Result:
+    """A refusal of another room, in its own words. ``theirs``: another account's file, and root is not asking."""
     where = f"{err.where}: " if err.where else ""
+    if theirs and err.code in CLOSED:
+        return unseen(f"{where}{err.message}; needs root", "sudo archonctl doctor")
     return Result("fail", f"{where}{err.message}", err.code, err.hint)

@@ -96,6 +96,23 @@ def test_a_port_is_held_by_a_stranger_or_by_its_own_engine(patient: Box) -> None
     assert only(patient, "ports")["message"] == f"127.0.0.1:{PORT} is free for doc"
 
 
+def test_what_the_account_of_a_unit_may_not_read_fails_as_root_and_is_unseen_as_nobody(patient: Box) -> None:
+    declared = DECLARATION.replace("[service]", '[service]\nuser = "archon"')
+    patient.put("/srv/doctor/env/doc.toml", declared)
+    patient("chmod", "700", "/srv/doctor/model.gguf")
+    try:
+        told = only(patient, "model-file")
+        assert (told["code"], "the unit runs as archon" in told["message"]) == ("model-unreadable", True)
+        unseen = only(patient, "model-file", before=NOBODY)
+        assert (unseen["status"], unseen["unseen"], "needs root" in unseen["message"]) == ("skip", True, True)
+        patient("chmod", "600", "/srv/doctor/env/doc.toml")
+        closed = only(patient, "declaration", before=NOBODY)
+        assert (closed["unseen"], "needs root" in closed["message"]) == (True, True)
+    finally:
+        patient("chmod", "644", "/srv/doctor/model.gguf")
+        patient.put("/srv/doctor/env/doc.toml", DECLARATION)
+
+
 def test_64_kib_of_locked_memory_are_too_little(patient: Box) -> None:
     result = only(patient, "memlock", before=("prlimit", "--memlock=65536:65536", *NOBODY))
     assert (result["status"], result["code"]) == ("fail", "memlock-short")

@@ -47,12 +47,12 @@ def test_a_driven_card_that_tells_nothing_is_not_visible(lay: Lay) -> None:
     files = {k: v for k, v in amd(1, vram=1, gtt=1).items() if "drm" not in k}
     results = gpu_visible(lay(amd(0, vram=31_856, gtt=1000) | files))
     assert words(results) == [("fail", "cards-not-visible")]
-    assert "2 cards have a driver, 1 answer; silent: 0000:04:00.0" in results[0].message
+    assert "cards with a driver: 2, that answer: 1; silent: 0000:04:00.0" in results[0].message
 
 
 def test_more_cards_declared_than_there_are(lay: Lay, archon: Subject) -> None:
     results = gpu_visible(lay(amd(0, vram=31_856, gtt=1000), subjects=(archon,)))
-    assert "archon is declared for 2 cards, 1 can be used here" in results[0].message
+    assert "archon is declared for 2 cards, 1 of them can be used here" in results[0].message
 
 
 def test_a_driver_that_hangs_is_a_finding(lay: Lay) -> None:
@@ -109,7 +109,7 @@ def test_cards_without_nodes_are_a_warning_and_a_failure_for_who_needs_them(lay:
     (result,) = gpu_nodes(machine)
     assert (result.status, result.code) == ("warn", "device-missing")
     assert "no /dev/kfd" in result.message
-    assert "1 cards of NVIDIA, 0 nodes /dev/nvidiaN" in result.message
+    assert "cards of NVIDIA: 1, nodes /dev/nvidiaN: 0" in result.message
     (result,) = gpu_nodes(replace(machine, subjects=(archon,)))
     assert result.status == "fail"
     nodes = dict.fromkeys(("dev/kfd", "dev/dri/renderD128", "dev/nvidia0", "dev/nvidiactl"), "")
@@ -239,7 +239,7 @@ def test_a_process_that_holds_a_card_is_named_unless_it_is_our_engine(lay: Lay, 
     machine = lay(files)
     (result,) = leftovers(replace(machine, engines=engine_pids(machine.root)))
     assert (result.status, result.code) == ("warn", "cards-held")
-    assert "1 processes of no endpoint hold a card: pid 77 (python serve) has /dev/kfd" in result.message
+    assert "cards are held by processes of no endpoint (1): pid 77 (python serve) has /dev/kfd" in result.message
     (result,) = leftovers(replace(machine, engines=engine_pids(machine.root), subjects=(archon,)))
     assert result.status == "fail"
     ours = replace(machine, engines={"archon": frozenset({77, 88})})

@@ -120,6 +120,8 @@ def test_hostile_declarations_are_findings_beside_a_good_one(run_cli: Any, folde
     assert done.code == 1
     assert "Traceback" not in done.stdout + done.stderr
     assert "\x1b" not in done.stdout
+    coloured = run_cli("doctor", "--check", "declaration", "--color", "always", cwd=folder).stdout
+    assert re.sub(r"\x1b\[[0-9;]+m", "", coloured) == done.stdout
     assert done.stdout.count("✗ declaration") == 4
     assert "✓ declaration" in done.stdout
     assert re.search(r"^4 failed, 1 passed$", done.stdout, re.MULTILINE)

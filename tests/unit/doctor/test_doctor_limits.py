@@ -85,7 +85,7 @@ def test_control_groups_are_told_by_limit_and_version(lay: Lay, archon: Subject)
     old = lay({"proc/self/cgroup": "4:memory:/x\n3:cpu,cpuacct:/\n1:name=systemd:/\n0::/\n"})
     (result,) = cgroup_version(old)
     assert (result.status, result.code) == ("warn", "cgroup-v1")
-    assert "2 controllers are version 1, memory among them" in result.message
+    assert "controllers of version 1: 2 (memory among them)" in result.message
 
 
 VLLM = """

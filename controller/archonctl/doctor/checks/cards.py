@@ -55,11 +55,11 @@ def gpu_driver(machine: Machine) -> tuple[Result, ...]:
     cards = pci_cards(machine)
     if not cards:
         if seen := machine.known.cards:
-            return (passed(f"{len(seen)} cards that are on no PCI bus: {', '.join(card.name for card in seen)}"),)
+            return (passed(f"cards that are on no PCI bus: {len(seen)} ({', '.join(card.name for card in seen)})"),)
         if wants := [subject.name for subject in machine.here if subject.wants_cards]:
-            message = f"0 GPUs of NVIDIA or AMD on the PCI bus, and {', '.join(wants)} is declared to run on one"
+            message = f"{_none(machine)}, and {', '.join(wants)} is declared to run on one"
             return (failed("device-missing", message, "lspci -nn; in a virtual machine: pass the card through"),)
-        return (skipped("no GPU of NVIDIA or AMD on the PCI bus, and no endpoint here is declared to run on one"),)
+        return (skipped(f"{_none(machine)}, and no endpoint here is declared to run on one"),)
     idle = [card for card in cards if not card.is_driven and card.driver not in _GIVEN_AWAY]
     away = [card for card in cards if card.driver in _GIVEN_AWAY]
     results = [_undriven(card, len(cards)) for card in idle]
@@ -69,8 +69,13 @@ def gpu_driver(machine: Machine) -> tuple[Result, ...]:
     driven = Counter((card.maker, card.driver) for card in cards if card.is_driven)
     if driven and not idle:
         told = ", ".join(f"{count} of {maker} by {driver}" for (maker, driver), count in driven.items())
-        results.append(passed(f"{len(cards) - len(away)} cards on the bus, driven: {told}"))
+        results.append(passed(f"cards on the bus: {len(cards) - len(away)}, driven: {told}"))
     return tuple(results)
+
+
+def _none(machine: Machine) -> str:
+    is_seen = bool(machine.read.names(_PCI))
+    return "no GPU of NVIDIA or AMD on the PCI bus" if is_seen else f"no GPU: {_PCI} shows no device"
 
 
 def _undriven(card: PciCard, count: int) -> Result:
@@ -92,20 +97,20 @@ def gpu_visible(machine: Machine) -> tuple[Result, ...]:
     if blind:
         notes = "; ".join(note for note in machine.host.notes if note.startswith(("NVML", "/proc/driver/nvidia")))
         where = ", ".join(card.address for card in blind)
-        message = f"{len(driven)} cards have a driver, {len(driven) - len(blind)} answer; silent: {where}"
+        message = f"cards with a driver: {len(driven)}, that answer: {len(driven) - len(blind)}; silent: {where}"
         fix = "nvidia-smi -L, or cat /sys/class/drm/card*/device/mem_info_vram_total"
         results.append(failed("cards-not-visible", f"{message}{f' ({notes})' if notes else ''}", fix))
     usable = len(machine.host.cards)
     for subject in machine.here:
         if subject.cards > usable:
-            message = f"{subject.name} is declared for {subject.cards} cards, {usable} can be used here"
+            message = f"{subject.name} is declared for {subject.cards} cards, {usable} of them can be used here"
             results.append(failed("cards-not-visible", message, "archonctl host show; correct the host profile"))
     if results:
         return tuple(results)
     if not driven and not usable:
         return (skipped("no card with a driver"),)
     told = ", ".join(f"{card.name} {card.total_mib:,} MiB" for card in machine.host.cards)
-    return (passed(f"{len(driven) or usable} cards have a driver and answer: {told or 'none that computes'}"),)
+    return (passed(f"cards that have a driver and answer: {len(driven) or usable} ({told or 'none that computes'})"),)
 
 
 def _seen(machine: Machine) -> set[str]:
@@ -141,7 +146,7 @@ def gpu_nodes(machine: Machine) -> tuple[Result, ...]:
     if not driven and not lacking:
         return (skipped("no card with a driver, and no endpoint here that names a device"),)
     if not short and not lacking:
-        return (passed(f"{len(nodes)} device nodes for {sum(driven.values())} cards: {', '.join(nodes)}"),)
+        return (passed(f"device nodes: {len(nodes)}, cards: {sum(driven.values())} ({', '.join(nodes)})"),)
     message = "; ".join([*short, *(f"{each} is not there" for each in lacking)])
     fix = "within a container: start it with the devices (--device, --gpus); else load the driver: modprobe amdgpu"
     is_wanted = lacking or any(subject.wants_cards for subject in machine.here)
@@ -152,12 +157,12 @@ def _short_of(driven: Counter[str], nodes: tuple[str, ...]) -> list[str]:
     short = []
     if amd := driven["AMD"]:
         renders = sum("/dri/" in node for node in nodes)
-        short += [f"{amd} cards of AMD, {renders} render nodes below /dev/dri"] if renders < amd else []
-        short += [] if "/dev/kfd" in nodes else [f"{amd} cards of AMD, and no /dev/kfd"]
+        short += [f"cards of AMD: {amd}, render nodes below /dev/dri: {renders}"] if renders < amd else []
+        short += [] if "/dev/kfd" in nodes else [f"cards of AMD: {amd}, and no /dev/kfd"]
     if nvidia := driven["NVIDIA"]:
         count = sum(re.fullmatch(r"/dev/nvidia[0-9]+", node) is not None for node in nodes)
-        short += [f"{nvidia} cards of NVIDIA, {count} nodes /dev/nvidiaN"] if count < nvidia else []
-        short += [] if "/dev/nvidiactl" in nodes else [f"{nvidia} cards of NVIDIA, and no /dev/nvidiactl"]
+        short += [f"cards of NVIDIA: {nvidia}, nodes /dev/nvidiaN: {count}"] if count < nvidia else []
+        short += [] if "/dev/nvidiactl" in nodes else [f"cards of NVIDIA: {nvidia}, and no /dev/nvidiactl"]
     return short
 
 

@@ -23,6 +23,10 @@ def container_runtime(machine: Machine) -> tuple[Result, ...]:
             if who:
                 message = f"{who} runs in {runtime.name}, which is not installed"
                 results.append(failed("container-runtime-missing", message, f"install {runtime.name}"))
+        elif runtime.fault and machine.uid and "permission denied" in runtime.fault.lower():
+            results.append(
+                unseen(f"{runtime.name}: {runtime.fault}", "sudo archonctl doctor, or join the group docker")
+            )
         elif runtime.fault:
             fix = f"{runtime.name} info; systemctl status {runtime.name}"
             message = f"{runtime.program}: {runtime.fault}"

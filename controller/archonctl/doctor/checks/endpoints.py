@@ -10,6 +10,8 @@ from archonctl.doctor.subject import Subject
 from archonctl.doctor.values import Result, failed, of_error, passed, skipped, unseen
 from archonctl.errors import ArchonError
 from archonctl.gate.artefact import remembered_sha256, sha256_of
+from archonctl.service.engine_account import check_access, engine_account
+from archonctl.service.place import SYSTEM
 from archonctl.service.preflight import check_model, resolve_binary
 
 
@@ -48,13 +50,26 @@ def model_file(machine: Machine, subject: Subject) -> tuple[Result, ...]:
         return (skipped(f"{model.path}: no file of this machine; the engine finds it itself"),)
     try:
         actual = check_model(os.fspath(machine.at(model.path)), model.bytes)
+        _check_account(machine, subject)
     except ArchonError as err:
-        return (of_error(err),)
+        return (of_error(err, theirs=bool(machine.uid and subject.account)),)
     told = f"{actual:,} bytes" if model.bytes is None else f"{actual:,} bytes, {model.bytes:,} declared"
     if model.bytes is None and model.sha256 is None:
         fix = f"declare model.bytes = {actual}, and model.sha256"
         return (unseen(f"{model.path}: {told}, and neither size nor SHA-256 is declared to compare it with", fix),)
     return (passed(f"{model.path}: {told}"), *_digest(machine.at(model.path), model.sha256, machine.verify_files))
+
+
+def _check_account(machine: Machine, subject: Subject) -> None:
+    """Root may read anything; the unit's account may not. A container has accounts of its own.
+
+    Raises as ``engine_account`` and ``check_access``.
+    """
+    endpoint = subject.endpoint
+    if endpoint is None or not endpoint.engine.binary or not subject.account:
+        return
+    if machine.is_live and machine.uid == 0 and (account := engine_account(endpoint, subject.name, SYSTEM)):
+        check_access(account, endpoint.engine.binary, endpoint.model.path)
 
 
 def _digest(path: Path, wanted: str | None, read: bool) -> tuple[Result, ...]:

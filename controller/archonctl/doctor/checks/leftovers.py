@@ -68,12 +68,12 @@ def judge_holders(machine: Machine, seen: Holders) -> tuple[Result, ...]:
     ours = len(seen.open_by)
     if not ours and (full or seen.hidden or not seen.looked):
         return (_unowned(seen, told),)
-    return (passed(f"{ours} processes hold a card, all of endpoints; 0 others"),)
+    return (passed(f"processes that hold a card: {ours} of endpoints, 0 others"),)
 
 
 def _held(machine: Machine, strangers: dict[int, str], told: str) -> Result:
     who = ", ".join(f"pid {p} ({procfs.command(p, machine.at('/proc'), 60)}) has {n}" for p, n in strangers.items())
-    message = f"{len(strangers)} processes of no endpoint hold a card: {who}{told}"
+    message = f"cards are held by processes of no endpoint ({len(strangers)}): {who}{told}"
     if any(subject.needs.get("SHARED_CARDS") == "yes" for subject in machine.here):
         return passed(f"{message}; the cards are declared to be shared")
     is_wanted = any(subject.wants_cards for subject in machine.here)

@@ -96,7 +96,7 @@ def cgroup_version(machine: Machine) -> tuple[Result, ...]:
     if not old:
         return (passed("version 2 alone"),)
     memory = "memory" in ",".join(old).split(",")
-    message = f"{len(old)} controllers are version 1{', memory among them' if memory else ''}; version 2 is expected"
+    message = f"controllers of version 1: {len(old)}{' (memory among them)' if memory else ''}; version 2 is expected"
     fix = "systemd.unified_cgroup_hierarchy=1 on the kernel's command line; needs a reboot"
     return (warned("cgroup-v1", message, fix),)
 

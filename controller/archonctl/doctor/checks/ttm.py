@@ -24,7 +24,7 @@ def ttm_module(machine: Machine) -> tuple[Result, ...]:
     elif loaded:
         said = passed(f"{state.module} is loaded, and its limit binds")
     elif amd or _floor(machine)[0]:
-        message = f"{amd} cards of AMD on the bus, and neither ttm nor amdttm is loaded"
+        message = f"cards of AMD on the bus: {amd}, and neither ttm nor amdttm is loaded"
         said = failed("ttm-absent", message, "modprobe amdgpu" if amd else "an AMD card is needed: see gpu-driver")
     else:
         said = skipped("no card of AMD, and no endpoint here pins memory through its driver")
