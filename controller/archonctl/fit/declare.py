@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import floor
 from typing import Literal
 
 from archonctl.deployment.schema import Contract, Endpoint, Engine, EngineKind, HostRef, KnobValue, ModelRef
@@ -13,6 +14,8 @@ from archonctl.host.profile import Card
 STATIC_SHARE = 0.85
 """mem-fraction-static of SGLang: the rest is for activations and graphs (its own choice lies around it)."""
 Maker = Literal["", "nvidia", "amd", "intel"]
+DEFAULT_SHARE = 0.90
+"""gpu-memory-utilization of vLLM where nobody says: 0.90, or 0.92 since 0.20.0 (vllm/config/cache.py)."""
 KINDS: Mapping[str, EngineKind] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
 
 
@@ -52,7 +55,7 @@ def endpoint_of(one: Candidate, stated_kv_bytes: int = 0, cards: Sequence[Card] 
     env = _visible(sorted(card.index for card in cards), cards[0].maker) if cards else {}
     return Endpoint(
         contract=Contract(seqs=one.seqs, len=one.len, kv_dtype=one.kv.dtype),
-        engine=Engine(kind=KINDS[one.engine], knobs=_knobs(one, stated_kv_bytes), env=env),
+        engine=Engine(kind=KINDS[one.engine], knobs=_knobs(one, stated_kv_bytes) | _share(one, cards), env=env),
         model=ModelRef(path=one.path),
         host=HostRef(),
     )
@@ -73,6 +76,14 @@ def _knobs(one: Candidate, stated_kv_bytes: int) -> dict[str, KnobValue]:
     if one.expert_layers:
         found["n-cpu-moe"] = one.expert_layers
     return found
+
+
+def _share(one: Candidate, cards: Sequence[Card]) -> dict[str, KnobValue]:
+    """vLLM refuses to start where less is free than its share of the card, even if its cache is stated
+    (v1/worker/utils.py ``request_memory``): on a card that others use too, the share is what is free."""
+    shares = [card.free_mib / card.total_mib for card in cards if card.free_mib is not None]
+    least = floor(min(shares, default=1.0) * 100) / 100
+    return {"gpu-memory-utilization": least} if one.engine == "vllm" and 0 < least < DEFAULT_SHARE else {}
 
 
 def _visible(indices: Sequence[int], maker: Maker) -> dict[str, str]:

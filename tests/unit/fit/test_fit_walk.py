@@ -111,11 +111,12 @@ def test_the_tightest_free_card_decides_and_only_cards_of_one_kind_share(ask: Qu
     assert other.code == "fit-size"
 
 
-def test_the_freer_card_is_taken_and_named_to_the_engine(ask: Question) -> None:
-    host = Host(cards=(card(0, free=2_000), card(1, free=23_000)))
+def test_the_freer_card_is_taken_and_named_and_vllm_asks_for_no_more_than_is_free(ask: Question) -> None:
+    host = Host(cards=(card(0, free=2_000), card(1, free=20_000)))
     found = ask("qwen3-14b", host, quants=("FP8",))
     assert found.chosen
     assert found.chosen.endpoint.engine.env == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert found.chosen.endpoint.engine.knobs["gpu-memory-utilization"] == 0.83
 
 
 def test_more_cards_than_there_are_or_heads_that_do_not_divide_cannot_be_had(
