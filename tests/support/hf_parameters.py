@@ -13,6 +13,8 @@ from archonctl.model.geometry import Geometry, Layer, TensorClass
 from archonctl.model.hf_config import HfKeys, hf_geometry, text_config
 
 _GATED_QUERY = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+_NORMED = ("qwen3", "gemma3", "gemma4")
+"""Queries and keys have a norm of their own, as wide as a head."""
 _BIASED = ("qwen2", "gpt_oss", "seed_oss", "glm4_moe")
 
 
@@ -65,6 +67,8 @@ def _attention(count: Counter[TensorClass], keys: HfKeys, geometry: Geometry, la
         queries = 2 if keys.model_type in _GATED_QUERY else 1
         shared = keys.config.get("attention_k_eq_v") is True and layer.attention == "full"
         count["attention"] += hidden * dim * (heads * (queries + 1) + kv * (1 if shared else 2))
+        if keys.model_type.startswith(_NORMED):
+            count["other"] += 2 * dim
         if keys.model_type in _BIASED and keys.config.get("attention_bias") is not False:
             count["attention"] += dim * (heads + 2 * kv)
 

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from archonctl.catalogue.layers import geometry_of, missing_kinds
 from archonctl.catalogue.quants import CLASSES, QuantLaw, even_law, law_bytes, quant_laws, scaled, size_of
-from archonctl.catalogue.schema import ModelRow, QuantRow
+from archonctl.catalogue.schema import GeometryRow, ModelRow, QuantRow
 from archonctl.catalogue.values import CatalogueModel, Quant
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import TensorClass
 
 BITS = (0.5, 40.0)
 """A parameter has between half a bit and 32 bits (and scales): anything else is a slip of units."""
+
+
+_WHOLE = tuple(name for name, field in GeometryRow.model_fields.items() if field.is_required())
 
 
 def problems_of(row: ModelRow, where: str) -> Iterator[DeclarationError]:
@@ -24,9 +27,11 @@ def problems_of(row: ModelRow, where: str) -> Iterator[DeclarationError]:
         hint = "archonctl models add hf:ORG/NAME looks up what a new model needs"
         yield DeclarationError("catalogue-incomplete", message, where=where, hint=hint)
         return
-    geometry, parameters = row.geometry, _parameters(row)
-    if geometry is None:
+    if missing := [f"geometry.{key}" for key in _WHOLE if getattr(row.geometry, key) is None]:
+        message = f"{row.name} has no {', no '.join(missing)}"
+        yield DeclarationError("catalogue-incomplete", message, where=where)
         return
+    geometry, parameters = _geometry(row), _parameters(row)
     if kinds := missing_kinds(geometry):
         message = f"{row.name}: the pattern names {', '.join(kinds)} layers, which nothing describes"
         hint = f"add geometry.{kinds[0]}"
@@ -36,13 +41,13 @@ def problems_of(row: ModelRow, where: str) -> Iterator[DeclarationError]:
     if geometry.experts_used > geometry.experts:
         message = f"{row.name}: {geometry.experts_used} experts are used of {geometry.experts}"
         yield DeclarationError("catalogue-contradicts", message, where=where)
-    for quant in row.quant or ():
+    for quant in row.quant:
         yield from _quant_problems(row, quant, sum(parameters.values()), where)
 
 
 def _quant_problems(row: ModelRow, quant: QuantRow, parameters: int, where: str) -> Iterator[DeclarationError]:
     name, law = f"{row.name} {quant.name}", quant_laws().get(quant.name)
-    if quant.engines is None and law is None:
+    if not quant.engines and law is None:
         message = f"{name}: no engine is named, and the quant is none of {', '.join(quant_laws())}"
         yield DeclarationError("catalogue-incomplete", message, where=where, hint="add engines to it")
     if quant.bytes is None and law is None:
@@ -58,10 +63,10 @@ def _quant_problems(row: ModelRow, quant: QuantRow, parameters: int, where: str)
 
 def model_of(row: ModelRow, origin: str) -> CatalogueModel:
     """The model of a row without problems."""
-    if row.repo is None or row.geometry is None or row.trained_context is None:
+    if row.repo is None or row.trained_context is None:
         raise ValueError(f"{row.name} was not checked")
     parameters, towers = _parameters(row), row.towers or 0
-    geometry = geometry_of(row.geometry, row.name, row.trained_context)
+    geometry = geometry_of(_geometry(row), row.name, row.trained_context)
     total = sum(parameters.values()) + towers
     idle = 0
     if geometry.experts:
@@ -75,11 +80,15 @@ def model_of(row: ModelRow, origin: str) -> CatalogueModel:
         params_total=total,
         params_active=total - idle,
         trained_context=row.trained_context,
-        quants=tuple(_quant(row, quant, parameters, row.repo) for quant in row.quant or ()),
+        quants=tuple(_quant(row, quant, parameters, row.repo) for quant in row.quant),
         source=row.source or "",
         origin=origin,
-        aliases=row.aliases or (),
+        aliases=row.aliases,
     )
+
+
+def _geometry(row: ModelRow) -> GeometryRow:
+    return GeometryRow.model_validate(dict(row.geometry or {}))
 
 
 def _parameters(row: ModelRow) -> dict[TensorClass, int]:
@@ -88,7 +97,7 @@ def _parameters(row: ModelRow) -> dict[TensorClass, int]:
 
 
 def _quant(row: ModelRow, quant: QuantRow, parameters: dict[TensorClass, int], repo: str) -> Quant:
-    law = quant_laws().get(quant.name) or even_law(quant.name, quant.engines or ())
+    law = quant_laws().get(quant.name) or even_law(quant.name, quant.engines)
     parts = law_bytes(_served_by(law, quant), parameters, row.towers or 0)
     return Quant(
         name=quant.name,
@@ -96,7 +105,7 @@ def _quant(row: ModelRow, quant: QuantRow, parameters: dict[TensorClass, int], r
         bytes=quant.bytes,
         bytes_source=(quant.source or "") if quant.bytes is not None else f"estimated: {law.source}",
         revision=quant.revision or "",
-        sha256=quant.sha256 or (),
+        sha256=quant.sha256,
         repo=quant.repo or repo,
         file=quant.file or "",
         size=size_of(law, parts, quant.bytes),

@@ -91,8 +91,8 @@ def _duplicates(file: TomlFile, rows: Sequence[ModelRow]) -> Iterator[Declaratio
             "catalogue-duplicate", message, where=file.place(("model", index)), hint="make one table of the two"
         )
     for number, row in enumerate(rows):
-        for index in _repeated(quant.name for quant in row.quant or ()):
-            message = f"{row.name} has the quant {(row.quant or ())[index].name!r} twice"
+        for index in _repeated(quant.name for quant in row.quant):
+            message = f"{row.name} has the quant {row.quant[index].name!r} twice"
             place = file.place(("model", number, "quant", index))
             yield DeclarationError("catalogue-duplicate", message, where=place, hint="keep one of the two")
 
@@ -109,7 +109,7 @@ def _merged(base: ModelRow, over: ModelRow) -> ModelRow:
     update: dict[str, object] = {
         "geometry": _over(base.geometry, over.geometry),
         "parameters": _over(base.parameters, over.parameters),
-        "quant": _quants(base.quant or (), over.quant or ()),
+        "quant": _quants(base.quant, over.quant),
     }
     return base.model_copy(update=_said(over) | update | {"name": base.name})
 
@@ -121,7 +121,7 @@ def _over(base: _Row | None, over: _Row | None) -> _Row | None:
 
 
 def _said(row: BaseModel) -> dict[str, object]:
-    return {key: value for key in row.model_fields_set if (value := getattr(row, key)) is not None}
+    return {key: value for key in row.model_fields_set if (value := getattr(row, key)) not in (None, ())}
 
 
 def _quants(base: Sequence[QuantRow], over: Sequence[QuantRow]) -> tuple[QuantRow, ...]:

@@ -44,7 +44,7 @@ class Latent(_Strict):
 class State(_Strict):
     """What a recurrent layer keeps for a sequence, in elements."""
 
-    kind: Literal["gated_delta_net", "mamba1", "mamba2", "kda", "short_conv", "lightning"]
+    kind: Literal["", "gated_delta_net", "mamba1", "mamba2", "kda", "short_conv", "lightning"] = ""
     conv_elements: Count
     ssm_elements: Count
     conv_kernel: Count
@@ -55,15 +55,20 @@ class State(_Strict):
     ssm_element_bytes: Literal[0, 2, 4] = 0
 
 
-class GeometryRow(_Strict):
-    """``pattern`` is repeated over the layers: F full, S sliding, C chunked, M latent, R recurrent, N no cache."""
+Architecture = Annotated[str, Field(min_length=1, max_length=80)]
+Layers = Annotated[int, Field(gt=0, le=1024)]
+Pattern = Annotated[str, Field(pattern=r"^[FSCMRN]+$", max_length=1024)]
 
-    architecture: Annotated[str, Field(min_length=1, max_length=80)]
-    layers: Annotated[int, Field(gt=0, le=1024)]
-    pattern: Annotated[str, Field(pattern=r"^[FSCMRN]+$", max_length=1024)]
-    hidden: Positive
-    heads: Count
-    vocab: Positive
+
+class GeometryPart(_Strict):
+    """As much of a geometry as a file says."""
+
+    architecture: Architecture | None = None
+    layers: Layers | None = None
+    pattern: Pattern | None = None
+    hidden: Positive | None = None
+    heads: Count | None = None
+    vocab: Positive | None = None
     full: Attention | None = None
     sliding: Attention | None = None
     chunked: Attention | None = None
@@ -75,6 +80,20 @@ class GeometryRow(_Strict):
     nextn_layers: Count = 0
     element_bytes: Literal[0, 2, 4] = 0
     indexer_dim: Count = 0
+
+
+class GeometryRow(GeometryPart):
+    """A whole one. ``pattern`` is repeated over the layers, a letter each.
+
+    F full, S sliding, C chunked, M latent, R recurrent; N keeps nothing: it does not attend, or reads another's rows.
+    """
+
+    architecture: Architecture
+    layers: Layers
+    pattern: Pattern
+    hidden: Positive
+    heads: Count
+    vocab: Positive
 
 
 class ParametersRow(_Strict):
@@ -94,12 +113,12 @@ class QuantRow(_Strict):
     """One published form of the weights. ``bytes`` is left out where no public figure was found."""
 
     name: Name
-    engines: Annotated[tuple[Engine, ...], Field(strict=False, min_length=1)] | None = None
+    engines: Annotated[tuple[Engine, ...], Field(strict=False)] = ()
     repo: Repository | None = None
     file: FileName | None = None
     revision: Revision | None = None
     bytes: Annotated[int, Field(gt=0, le=MAX_BYTES)] | None = None
-    sha256: Annotated[tuple[Digest, ...], Field(strict=False, max_length=1000)] | None = None
+    sha256: Annotated[tuple[Digest, ...], Field(strict=False, max_length=1000)] = ()
     source: Annotated[str, Field(min_length=3, max_length=500)] | None = None
 
 
@@ -108,13 +127,13 @@ class ModelRow(_Strict):
 
     name: Name
     repo: Repository | None = None
-    aliases: Annotated[tuple[Name, ...], Field(strict=False, max_length=20)] | None = None
+    aliases: Annotated[tuple[Name, ...], Field(strict=False, max_length=20)] = ()
     source: Annotated[str, Field(min_length=3, max_length=1000)] | None = None
     trained_context: Positive | None = None
     towers: Parameters | None = None
-    geometry: GeometryRow | None = None
+    geometry: GeometryPart | None = None
     parameters: ParametersRow | None = None
-    quant: Annotated[tuple[QuantRow, ...], Field(strict=False, max_length=100)] | None = None
+    quant: Annotated[tuple[QuantRow, ...], Field(strict=False, max_length=100)] = ()
 
 
 class CatalogueFile(_Strict):

@@ -17,10 +17,26 @@ HEAD = "# Models beside those that archonctl ships; docs/models.md says what may
 
 
 def entry_text(entry: Entry) -> str:
-    """The entry as TOML, with a blank line before it."""
+    """The entry as TOML in the form of the shipped catalogue, with a blank line before it."""
+    plain = {key: value for key, value in entry.row.items() if key not in ("geometry", "parameters", "quant")}
+    tables = [("[[model]]", plain)]
+    tables += [
+        (f"[model.{key}]", table) for key in ("geometry", "parameters") if isinstance(table := entry.row.get(key), dict)
+    ]
+    quants = entry.row.get("quant")
+    tables += [("[[model.quant]]", quant) for quant in quants] if isinstance(quants, list) else []
+    lines = [line for header, table in tables for line in (header, *(f"{k} = {_toml(v)}" for k, v in table.items()))]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
     import tomli_w
 
-    return "\n" + tomli_w.dumps({"model": [entry.row]})
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {_toml(each)}' for key, each in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return tomli_w.dumps({"k": value}).removeprefix("k = ").strip()
 
 
 def add_entry(path: Path, entry: Entry) -> None:
@@ -51,7 +67,7 @@ def _old(target: Path, path: Path, entry: Entry) -> str:
 
 
 def _replace(target: Path, text: str) -> None:
-    temporary = target.with_name(f".{target.name}.archonctl-{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.archonctl-{os.getpid()}")  # one writer at a time, see _locked
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

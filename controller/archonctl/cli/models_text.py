@@ -15,7 +15,7 @@ from archonctl.fit.values import Ask, Choice, FitResult, RefusalCode
 from archonctl.memory.interval import GIB
 
 WIDTH = 80
-_SPLITS = {"one": "", "tensor": "", "layer": " layers", "experts-in-ram": " +RAM", "ram": "in RAM"}
+_SPLITS = {"one": "", "tensor": "", "layer": " by layer", "experts-in-ram": " +RAM", "ram": "in RAM"}
 _WHY: Mapping[RefusalCode, str] = {
     "fit-size": "too large",
     "fit-capability": "no kernel",
@@ -126,7 +126,7 @@ def _quant(quant: Quant) -> list[str]:
     size = f"{exact}{quant.size.best / GIB:,.2f}"
     where = f"{quant.repo}/{quant.file}" if quant.file else quant.repo
     first = f"  {quant.name:<10} {','.join(quant.engines):<13} {size:>9}  "
-    lines = textwrap.wrap(where, WIDTH, initial_indent=first, subsequent_indent=" " * 37, break_on_hyphens=False)
+    lines = [f"{first}{where}"]
     if quant.bytes is not None:
         lines.append(f"{'':37}{quant.bytes:,} bytes")
     if quant.revision:
@@ -135,7 +135,12 @@ def _quant(quant: Quant) -> list[str]:
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=f"  {label}: ", subsequent_indent="      ", break_on_hyphens=False)
+    """Addresses stay whole, so that they can be copied."""
+    start, rest = f"  {label}: ", "      "
+    wrapper = textwrap.TextWrapper(
+        WIDTH, initial_indent=start, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False
+    )
+    return wrapper.wrap(text)
 
 
 def _billions(count: int) -> str:
