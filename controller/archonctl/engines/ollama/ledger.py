@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from archonctl.engines.llamacpp.ledger import LlamaBook, is_host, total
+from archonctl.engines.llamacpp.contexts import is_host, total
+from archonctl.engines.llamacpp.ledger import LlamaBook
 from archonctl.engines.sighting import Find, Sighting
 from archonctl.memory.interval import Interval
 
