@@ -201,12 +201,18 @@ def _access(machine: Machine, nodes: tuple[str, ...], account: Account) -> list[
         return [passed(f"{who} may open {len(nodes)} of {len(nodes)} device nodes")]
     groups = ", ".join(map(str, sorted(account.groups))) or "none"
     told = "; ".join(text for _node, _gid, text in closed)
-    wanted = ", ".join(account_group(machine, gid) for gid in dict.fromkeys(gid for _node, gid, _text in closed))
-    fix = f"usermod -aG {wanted} {account.name or account.uid}, and log in anew"
+    fix = _join(machine, account, {gid for _node, gid, _text in closed})
     return [failed("device-unusable", f"{told}: {who} is in the groups {groups}", fix)]
 
 
-def account_group(machine: Machine, gid: int) -> str:
+def _join(machine: Machine, account: Account, gids: set[int]) -> str:
+    if 0 in gids:
+        return "no group of its own has them: a udev rule gives them to render (chgrp render until the next boot)"
+    wanted = ",".join(group_name(machine, gid) for gid in sorted(gids))
+    return f"usermod -aG {wanted} {account.name or account.uid}, and log in anew"
+
+
+def group_name(machine: Machine, gid: int) -> str:
     """A group's name, or its number where it has none here."""
     text = machine.read.text("/etc/group") or ""
     found = re.search(rf"^([^:\n]+):[^:\n]*:{gid}:", text, re.MULTILINE)

@@ -15,6 +15,8 @@ _CDI = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 
 def container_runtime(machine: Machine) -> tuple[Result, ...]:
     """Installed and answering, where an endpoint needs it; else what is there."""
+    if not machine.is_live and not machine.runtimes:
+        return (skipped("another machine's files tell nothing of its container runtimes"),)
     wanted = _wanted(machine)
     results = []
     for runtime in machine.runtimes:

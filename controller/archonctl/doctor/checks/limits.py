@@ -52,6 +52,9 @@ def memlock(machine: Machine) -> tuple[Result, ...]:
         told = "" if have is None else f"; {place} may lock {_mib(have)}"
         return (skipped(f"no endpoint here locks memory{told}"),)
     subject = next(each for each in machine.here if each.name == who)
+    spec = subject.command.container if subject.command else None
+    if spec is not None and not spec.rootless:
+        return (skipped(f"{who} needs {need:,} MiB; root's {spec.runtime} gives its container no limit"),)
     if pids := machine.engines.get(who):
         text = machine.read.text(f"/proc/{min(pids)}/limits")
         kib = memlock_of(text or "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from archonctl.doctor.checks.cards import pci_cards
 from archonctl.doctor.machine import Machine
 from archonctl.doctor.values import Result, failed, of_finding, passed, skipped, unseen, warned
@@ -39,13 +41,18 @@ def ttm_limit(machine: Machine) -> tuple[Result, ...]:
         now = f"; it is {state.pages:,} pages ({state.limit_mib:,} MiB)" if state.pages else ""
         return (skipped(f"no endpoint here pins memory through the GPU driver{now}"),)
     found = [each for each in judge_ttm(state, machine.root, floor_mib) if each.code in _LIMIT]
-    results = [of_finding(each) for each in found]
+    results = [_about(who, of_finding(each)) for each in found]
     if state.pages and not any(result.status == "fail" for result in results):
         spare = (state.limit_mib or 0) - floor_mib
         need = f"{pages_of(floor_mib, state.page_bytes):,} pages ({floor_mib:,} MiB)"
         message = f"{state.pages:,} pages ({state.limit_mib:,} MiB), {who} needs {need}: {spare:,} MiB to spare"
         results.insert(0, passed(message))
     return tuple(results)
+
+
+def _about(who: str, result: Result) -> Result:
+    """With the name of the endpoint that the floor is of."""
+    return replace(result, message=f"{result.message} (for {who})", fix=result.fix.replace("ENDPOINT", who))
 
 
 def gtt_size(machine: Machine) -> tuple[Result, ...]:
