@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from radiance_cases import ENV, REPOSITORY, declared, forecast, read, shown, verdict
 
-from archonctl.engines.radiance.calibrate import PAIR_SAME, calibration
+from archonctl.engines.radiance.calibrate import PAIR_SAME
+from archonctl.engines.radiance.calibration import calibration
 from archonctl.engines.radiance.knobtable import accepts, arguments, check_knob, find, known, parse_version, table
 from archonctl.engines.radiance.settings import read_settings
 from archonctl.errors import DeclarationError

@@ -16,14 +16,11 @@ Pair era: the pool is stated, so a boot counts only where the pool and all that 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 from archonctl.deployment.schema import Boot, KnobValue
+from archonctl.engines.radiance.calibration import calibration
 from archonctl.engines.radiance.knobtable import find, parse_version
 from archonctl.engines.radiance.kv import KvLaw
 from archonctl.engines.radiance.settings import Settings, effective
@@ -32,42 +29,6 @@ from archonctl.memory.interval import Interval
 
 PAIR_SAME = ("vram-kv-mib", "max-num-seqs", "checkpoint-slots", "num-speculative-tokens", "tp")
 """Knobs that decide the tokens of a stated pool."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A quoted price of moved memory; ``tokens_per_mib`` at ``kv_dtype``."""
-
-    name: str
-    kv_dtype: str
-    tokens_per_mib: float
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class LawCheck:
-    """A boot that the law was compared with."""
-
-    pool_mib: float
-    seqs: int
-    kv_dtype: str
-    tokens: int
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """``calibration.toml`` as values."""
-
-    exchanges: tuple[Exchange, ...]
-    law_within: float
-    law_boots: tuple[LawCheck, ...]
-    slab_prefill: tuple[tuple[float, float], ...]
-    """(slab MiB, prefill tokens a second), ascending."""
-    exact: frozenset[str]
-    widens: frozenset[str]
-    inert: frozenset[str]
-    reach_mib: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +46,6 @@ class Carried:
     """Tokens a MiB by every method, the most trusted first, where something was moved."""
     headroom_mib: float = 0.0
     """Headroom that is declared beyond that boot's."""
-
-
-@cache
-def calibration() -> Calibration:
-    """The shipped figures."""
-    data = tomllib.loads(Path(__file__).with_name("calibration.toml").read_text(encoding="utf-8"))
-    return Calibration(
-        exchanges=tuple(_exchange(row) for row in data["exchange"]),
-        law_within=data["law"]["within"],
-        law_boots=tuple(LawCheck(**row) for row in data["law"]["boot"]),
-        slab_prefill=tuple(sorted((float(row["mib"]), float(row["prefill_tps"])) for row in data["slab"])),
-        exact=frozenset(data["carry"]["exact"]),
-        widens=frozenset(data["carry"]["widens"]),
-        inert=frozenset(data["carry"]["inert"]),
-        reach_mib=data["carry"]["reach_mib"],
-    )
-
-
-def _exchange(row: Mapping[str, Any]) -> Exchange:
-    rate = 1024 / row["kib_per_token"] if "kib_per_token" in row else row["tokens"] / row["mib"]
-    return Exchange(row["name"], row["kv_dtype"], rate, row["source"])
 
 
 def exchange_rates(boot: Boot, law: KvLaw, reference: KvLaw) -> dict[str, Interval]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from archonctl.deployment.schema import Boot, Contract
-from archonctl.engines.radiance.calibrate import Carried, calibration, carry
+from archonctl.engines.radiance.calibrate import Carried, carry
+from archonctl.engines.radiance.calibration import calibration
 from archonctl.engines.radiance.kv import KvLaw, kv_law, superseded_law
 from archonctl.engines.radiance.settings import Settings
 from archonctl.memory.interval import Interval

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from archonctl.engines.base import CardShare, Problem
-from archonctl.engines.radiance.calibrate import calibration
+from archonctl.engines.radiance.calibration import calibration
 from archonctl.engines.radiance.capacity import Funds
 from archonctl.engines.radiance.memory import Ceiling, ceiling_mib
 from archonctl.engines.radiance.settings import Settings
