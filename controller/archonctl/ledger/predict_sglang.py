@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from archonctl.engines.sglang.kv import Rates, element_bytes, kv_share, pool_tokens, rates, static_bytes, swa_tokens
+from archonctl.engines.sglang.settings import DRAFTS
 from archonctl.ledger.case import CaseFacts
 from archonctl.ledger.predict import Prediction
 from archonctl.ledger.values import BootLedger
@@ -22,7 +25,8 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
     if facts.geometry is None and not facts.token_bytes:
         return Prediction(reason=facts.geometry_reason)
     if facts.geometry is not None:
-        each = rates(facts.geometry, tp=tp, dtype=dtype)
+        draft = (facts.geometry.nextn_layers or 1) if facts.word("speculative_algorithm").upper() in DRAFTS else 0
+        each = rates(facts.geometry, tp=tp, dtype=dtype, draft_layers=draft)
         rate = (
             f"{each.full:,} B a token ({element_bytes(dtype)} B an element, tp {tp}); geometry {facts.geometry_source}"
         )
@@ -39,6 +43,7 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
 
 
 def _from_pools(ledger: BootLedger, each: Rates, page: int, rate: str) -> Prediction | None:
+    each = replace(each, draft=0)  # the draft's pool is printed on a line of its own
     swa = ledger.get("swa_kv_gib")
     if swa is not None and each.sliding:
         tokens = [swa_tokens(part * GIB, each, page)[0] for part in (swa.low, swa.best, swa.high)]
@@ -66,8 +71,12 @@ def _from_free(facts: CaseFacts, ledger: BootLedger, each: Rates, page: int, rat
     left = static_bytes(before.best, after.best, fraction) * GIB
     geometry = facts.geometry
     if geometry is not None and any(layer.attention == "recurrent" for layer in geometry.layers):
-        left = kv_share(left)
-    tokens = swa_tokens(left, each, page)[0] if each.sliding else pool_tokens(left, each.full + each.indexer, page)
+        if draft := facts.word("speculative_algorithm"):
+            return Prediction(
+                reason=f"states that {draft} keeps beside the pools depend on requests that are not known"
+            )
+        left = kv_share(left, state=each.state, states=facts.number("max_mamba_cache_size"))
+    tokens = swa_tokens(left, each, page)[0] if each.sliding else pool_tokens(left, each.token, page)
     if not tokens:
         return Prediction(
             reason=f"weights leave nothing under --mem-fraction-static {fraction:g}: {left / GIB:.2f} GiB"

@@ -53,6 +53,8 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
         return Prediction(reason=f"no memory is left for the cache: {memory.size.best / GIB:.2f} GiB")
     if facts.geometry is None:
         return _by_rate(facts, ledger, memory)
+    if facts.word("mamba_cache_mode") == "all":
+        return Prediction(reason="with --mamba-cache-mode all a state is kept for each block, of a size not known here")
     drafts = _drafts(facts)
     if drafts is None:
         return Prediction(reason="a draft model shares the cache, and its layers are not known")
@@ -227,7 +229,7 @@ def _settings(facts: CaseFacts, ledger: BootLedger, rules: Rules, length: int, r
     batched = facts.number("max_num_batched_tokens")
     large = facts.card_gib >= 70 and "a100" not in facts.card.lower()
     shards = max(1, facts.number("dcp"), _count(ledger, "dcp"), _count(ledger, "cp")) * max(
-        1, facts.number("pcp"), _count(ledger, "pcp")
+        1, facts.number("pcp") if rules.prefill_shards else 1, _count(ledger, "pcp")
     )
     asked = facts.switch("enable_prefix_caching")
     mode = facts.word("mamba_cache_mode")

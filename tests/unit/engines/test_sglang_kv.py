@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from archonctl.engines.sglang.kv import element_bytes, kv_share, pool_tokens, rates, static_bytes, swa_tokens
+from archonctl.engines.sglang.kv import Rates, element_bytes, kv_share, pool_tokens, rates, static_bytes, swa_tokens
 from archonctl.errors import DeclarationError
 from archonctl.model.inline import describe
 
@@ -54,3 +54,39 @@ def test_what_the_fraction_leaves() -> None:
 def test_a_dtype_without_a_law_is_refused() -> None:
     with pytest.raises(DeclarationError, match="kv-dtype-unknown"):
         element_bytes("fp4_e2m1")
+
+
+def test_a_draft_costs_as_much_as_its_layers_would_in_the_target() -> None:
+    """pool_configurator.py: cell x (1 + draft layers / layers), in whole bytes."""
+    geometry = describe({"layers": 61, "kv_heads": 8, "head_dim": 128}).geometry
+    each = rates(geometry, draft_layers=1)
+    assert each.token == int(61 * 4096 * (1 + 1 / 61))
+    assert pool_tokens(10 * GIB, each.token) < pool_tokens(10 * GIB, rates(geometry).token)
+
+
+def test_fp8_rows_beside_an_indexer_are_packed() -> None:
+    """memory_pool.py: 656 bytes a row where the model has an indexer and the cache is fp8."""
+    each = rates(describe(None, "deepseek-v3.2").geometry, dtype="fp8_e4m3")
+    assert each.full == 61 * 656
+    assert each.token == 61 * (656 + 132)
+
+
+def test_without_a_full_layer_there_is_one_pool_and_no_ratio() -> None:
+    local = Rates(0, 1000)
+    assert swa_tokens(1_000_000, local) == (1000, 1000)
+    assert swa_tokens(1_000_000, local, page=64) == (960, 960)
+
+
+def test_states_are_taken_whole_or_as_many_as_are_asked_for() -> None:
+    """handle_max_mamba_cache: int(rest x ratio / (1 + ratio) // one) x one, or max_mamba_cache_size x one."""
+    rest, one = 19.0 * GIB, 77_000_000
+    assert kv_share(rest, 0.9, one) == rest - int(rest * 0.9 / 1.9 // one) * one
+    assert kv_share(rest, 0.9, one, 100) == rest - 100 * one
+    assert kv_share(rest, 0.9) <= kv_share(rest, 0.9, one) < kv_share(rest, 0.9) + one
+
+
+def test_a_hybrid_has_a_state_of_known_size_on_each_rank() -> None:
+    geometry = describe(None, "Qwen/Qwen3-Next-80B-A3B-Instruct").geometry
+    conv, ssm = 3 * (4096 + 2 * 2048) * 2, 32 * 128 * 128 * 4
+    assert rates(geometry).state == 36 * (conv + ssm)
+    assert rates(geometry, tp=2).state == 36 * (conv + ssm) // 2

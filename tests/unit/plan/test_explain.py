@@ -98,7 +98,12 @@ def test_vllm(model: str, knobs: dict[str, Any]) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     "knobs",
-    [{"mem-fraction-static": 0.8}, {"mem-fraction-static": 0.5, "tp": 4, "page-size": 64, "max-total-tokens": 9000}],
+    [
+        {"mem-fraction-static": 0.8},
+        {"mem-fraction-static": 0.5, "tp": 4, "page-size": 64, "max-total-tokens": 9000},
+        {"mem-fraction-static": 0.8, "speculative-algorithm": "EAGLE", "max-mamba-cache-size": 20},
+        {"mem-fraction-static": 0.9, "swa-full-tokens-ratio": 0.001},
+    ],
     ids=str,
 )
 def test_sglang(model: str, knobs: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
     Raises DeclarationError for knobs that cannot be understood (see ``settings_of``).
     """
     settings = settings_of(endpoint)
-    each = rates(model.geometry, tp=settings.tp, dtype=settings.kv_dtype) if model and model.geometry else None
+    each = _rates(model.geometry, settings) if model and model.geometry else None
     weights = _rank_weights(model, settings.tp)
     pool = _capped(_pool(endpoint, settings, host, model, each, weights), settings)
     used, shape = host.cards[: settings.tp], shape_of(endpoint, settings)
@@ -60,8 +60,17 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
         notes=tuple(_notes(endpoint, settings)),
         not_modelled=(*_not_modelled(settings, model), *unknown_parts(used, shape, model)),
         problems=tuple(_problems(endpoint, settings, model)),
-        terms=explain(endpoint, settings, each, _states(model), pool.bytes, pool.tokens, pool.method) if detail else (),
+        terms=explain(
+            endpoint, settings, each, _states(model), windows(settings, model), pool.bytes, pool.tokens, pool.method
+        )
+        if detail
+        else (),
     )
+
+
+def _rates(geometry: Geometry, settings: Settings) -> Rates:
+    draft = (geometry.nextn_layers or 1) if settings.drafts else 0
+    return rates(geometry, tp=settings.tp, dtype=settings.kv_dtype, draft_layers=draft)
 
 
 def _states(model: ModelFacts | None) -> bool:
@@ -139,12 +148,20 @@ def _tokens(size: Interval, settings: Settings, each: Rates, model: ModelFacts |
 
 def _count(size: float, settings: Settings, each: Rates, model: ModelFacts | None) -> int:
     if _states(model):
-        size = kv_share(size, settings.mamba_ratio)
+        size = max(0.0, kv_share(size, settings.mamba_ratio, each.state, settings.states))
     if each.sliding:
-        return min(swa_tokens(size, each, settings.page, settings.swa_ratio))
-    token_bytes = each.full + each.indexer
+        full, sliding = swa_tokens(size, each, settings.page, settings.swa_ratio)
+        return full if windows(settings, model) <= sliding else min(full, sliding)
+    token_bytes = each.token
     # one page more than there are tokens: the first one is a dummy (memory_pool.py)
     return max(0, pool_tokens(size, token_bytes, settings.page) - settings.page) if token_bytes else 0
+
+
+def windows(settings: Settings, model: ModelFacts | None) -> int:
+    """Tokens of the sliding pool that all requests of the contract hold at once: a window and a page each."""
+    layers = model.geometry.layers if model and model.geometry else ()
+    window = max((layer.window for layer in layers if layer.attention == "sliding"), default=0)
+    return settings.running * min(settings.context_tokens, window + settings.page)
 
 
 def _capped(pool: Pool, settings: Settings) -> Pool:
@@ -203,7 +220,7 @@ def _cards(
 ) -> Iterator[CardShare]:
     needed = None
     if each and not each.sliding:
-        needed = endpoint.contract.tokens_with_margin * (each.full + each.indexer) / MIB
+        needed = endpoint.contract.tokens_with_margin * each.token / MIB
     held = max(0.0, pool.bytes.best) / MIB if pool.bytes else None
     for card in host.cards:
         if card.index not in [used.index for used in host.cards[: settings.tp]]:

@@ -22,13 +22,27 @@ INDEXER_BYTES = 132
 """Indexer key a token and layer: 128 fp8 and a 4-byte scale (``NSATokenToKVPool``)."""
 
 
+PACKED_ROW_BYTES = 656
+"""A latent row of a model with an indexer in fp8: 512 fp8, 4 scales of 4 bytes, 64 bf16 (``NSATokenToKVPool``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Bytes a token on one rank: keys and values of full layers, of sliding ones, and of indexers."""
+    """Bytes a token on one rank: keys and values of full layers, of sliding ones, of indexers and of a draft.
+
+    ``state`` is bytes a request of all recurrent layers on one rank; 0: none, or not known.
+    """
 
     full: int
     sliding: int
     indexer: int = 0
+    draft: int = 0
+    state: int = 0
+
+    @property
+    def token(self) -> int:
+        """All but the sliding layers: what a token of the one pool takes."""
+        return self.full + self.indexer + self.draft
 
 
 def element_bytes(dtype: str) -> int:
@@ -39,22 +53,37 @@ def element_bytes(dtype: str) -> int:
     return KV_BYTES[name]
 
 
-def rates(geometry: Geometry, *, tp: int = 1, dtype: str = "auto") -> Rates:
-    """Bytes a token on one of ``tp`` ranks. A latent row (MLA) is whole on every rank."""
+def rates(geometry: Geometry, *, tp: int = 1, dtype: str = "auto", draft_layers: int = 0) -> Rates:
+    """Bytes a token on one of ``tp`` ranks. A latent row (MLA) is whole on every rank.
+
+    ``draft_layers`` are those of an EAGLE or MTP draft, whose pool SGLang takes to cost what as many layers of the
+    target do (pool_configurator.py).
+    """
     size = element_bytes(dtype)
     kinds = geometry.kinds
-    latents = sum(count for layer, count in kinds if layer.attention == "mla")
-    return Rates(
-        full=sum(n * _layer(layer, tp, size) for layer, n in kinds if layer.attention in ("full", "mla", "chunked")),
-        sliding=sum(n * _layer(layer, tp, size) for layer, n in kinds if layer.attention == "sliding"),
-        indexer=latents * INDEXER_BYTES if geometry.indexer_dim else 0,
-    )
+    packed = bool(geometry.indexer_dim) and size == 1
+    wide = [(layer, n) for layer, n in kinds if layer.attention in ("full", "mla", "chunked")]
+    full = sum(n * _layer(layer, tp, size, packed) for layer, n in wide)
+    latents = sum(n for layer, n in wide if layer.attention == "mla")
+    indexer = latents * INDEXER_BYTES if geometry.indexer_dim else 0
+    layers = sum(n for _, n in wide)
+    sliding = sum(n * _layer(layer, tp, size) for layer, n in kinds if layer.attention == "sliding")
+    draft = (full + indexer) * draft_layers // layers if layers else 0
+    return Rates(full, sliding, indexer, draft, _state(geometry, tp))
 
 
-def _layer(layer: Layer, tp: int, size: int) -> int:
+def _layer(layer: Layer, tp: int, size: int, packed: bool = False) -> int:
     if layer.attention == "mla":
-        return layer.k_width * size
+        return PACKED_ROW_BYTES if packed else layer.k_width * size
     return max(1, layer.kv_heads // tp) * (layer.head_dim_k + layer.head_dim_v) * size
+
+
+def _state(geometry: Geometry, tp: int) -> int:
+    """Bytes a request of all recurrent layers (``mamba_cache_per_req``): bf16 windows, float32 states unless asked."""
+    one, count = geometry.recurrent, sum(n for layer, n in geometry.kinds if layer.attention == "recurrent")
+    if one is None:
+        return 0
+    return count * (one.conv_elements // tp * 2 + one.ssm_elements // tp * (one.ssm_element_bytes or 4))
 
 
 def pool_tokens(pool_bytes: float, token_bytes: int, page: int = 1) -> int:
@@ -65,8 +94,14 @@ def pool_tokens(pool_bytes: float, token_bytes: int, page: int = 1) -> int:
 
 
 def swa_tokens(pool_bytes: float, each: Rates, page: int = 1, ratio: float = SWA_RATIO) -> tuple[int, int]:
-    """Tokens of the full and of the sliding pool, which share ``pool_bytes`` at a fixed ratio of tokens."""
-    full = max(0, int(pool_bytes / (each.full + ratio * each.sliding)) // page * page)
+    """Tokens of the full and of the sliding pool, which share ``pool_bytes`` at a fixed ratio of tokens.
+
+    Without a full layer there is one pool and no ratio (``HybridSWAPoolConfigurator``): both figures are its tokens.
+    """
+    if not each.full:
+        alone = max(0, int(pool_bytes / (each.sliding + each.draft))) // page * page
+        return alone, alone
+    full = max(0, int(pool_bytes / (each.token + ratio * each.sliding)) // page * page)
     return full, int(full * ratio) // page * page
 
 
@@ -75,6 +110,12 @@ def static_bytes(free_before: float, free_after: float, fraction: float) -> floa
     return free_after - free_before * (1 - fraction)
 
 
-def kv_share(pool_bytes: float, ratio: float = MAMBA_RATIO) -> float:
-    """The part of the pools that is left for keys and values beside recurrent states."""
-    return pool_bytes / (1 + ratio)
+def kv_share(pool_bytes: float, ratio: float = MAMBA_RATIO, state: int = 0, states: int = 0) -> float:
+    """The part of the pools that is left for keys and values beside recurrent states.
+
+    In whole states where the bytes of one are known; ``states`` is --max-mamba-cache-size, which overrides the ratio
+    (``handle_max_mamba_cache`` of srt/model_executor/model_runner.py).
+    """
+    if not state:
+        return pool_bytes / (1 + ratio)
+    return pool_bytes - (states or int(max(0.0, pool_bytes) * ratio / (1 + ratio) // state)) * state

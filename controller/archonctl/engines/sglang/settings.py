@@ -28,6 +28,9 @@ DTYPES: Mapping[str, str] = {"f16": "auto", "fp16": "auto", "float16": "auto", "
 CHUNK_TOKENS, PREFILL_TOKENS, LORAS = 8192, 16384, 8
 """chunked_prefill_size of cards from 60 GiB on (less on smaller ones), max_prefill_tokens, max_loras_per_batch."""
 
+DRAFTS = frozenset({"EAGLE", "EAGLE3", "NEXTN", "MTP", "STANDALONE"})
+"""Algorithms whose draft has a pool of its own (``is_eagle``, ``is_standalone`` in srt/speculative/spec_info.py)."""
+
 _UNMODELLED = (
     "speculative-algorithm",
     "speculative-draft-model-path",
@@ -54,6 +57,10 @@ class Settings:
     kv_dtype: str
     swa_ratio: float
     mamba_ratio: float
+    states: int
+    """--max-mamba-cache-size: recurrent states in all, whatever the ratio; 0: by the ratio."""
+    drafts: bool
+    """True with a draft whose keys and values lie in a pool beside the target's (EAGLE, MTP)."""
     extras: tuple[str, ...]
     """Declared knobs that move memory in ways that no law here covers."""
 
@@ -81,6 +88,8 @@ def settings_of(endpoint: Endpoint) -> Settings:
         kv_dtype=_kv_dtype(endpoint, knobs),
         swa_ratio=knobs.decimal("swa-full-tokens-ratio") or SWA_RATIO,
         mamba_ratio=knobs.decimal("mamba-full-memory-ratio") or MAMBA_RATIO,
+        states=knobs.number("max-mamba-cache-size", 0, minimum=1),
+        drafts=knobs.text("speculative-algorithm").upper() in DRAFTS,
         extras=tuple(
             knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "False", "0", "1", "null")
         ),

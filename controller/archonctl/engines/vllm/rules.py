@@ -63,6 +63,9 @@ TWO_BATCHES_SINCE: Version = (0, 24)
 PACKED_LATENTS_UNTIL: Version = (0, 30)
 """Models with an indexer kept their latents as fp8_ds_mla unless told otherwise (models/config.py of DeepSeek-V3.2);
 the source of 0.32.0 leaves "auto" as it is."""
+PREFILL_SHARDS_UNTIL: Version = (0, 30)
+"""Ranks of prefill context parallelism shared the length of a request too (v1/kv_cache_interface.py of 2026-04); in the
+source of 0.32.0 those of decode context parallelism alone do."""
 BY_GROUPS_SINCE: Version = (0, 8, 5)
 """Before, every layer of a model was charged in full whatever its window (no hybrid cache manager)."""
 
@@ -79,6 +82,7 @@ class Rules:
     aligned_states: bool
     by_groups: bool
     packed_latents: bool
+    prefill_shards: bool
 
 
 def rules_for(version: Version) -> Rules:
@@ -92,6 +96,7 @@ def rules_for(version: Version) -> Rules:
         aligned_states=version >= ALIGN_SINCE,
         by_groups=version >= BY_GROUPS_SINCE,
         packed_latents=version < PACKED_LATENTS_UNTIL,
+        prefill_shards=version < PREFILL_SHARDS_UNTIL,
     )
 
 

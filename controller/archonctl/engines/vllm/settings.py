@@ -110,6 +110,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
     cpu = CPU_SPACE in endpoint.engine.env or "cpu" in endpoint.engine.version.lower()
     tp = knobs.number("tensor-parallel-size", 1, minimum=1)
     pp = knobs.number("pipeline-parallel-size", 1, minimum=1)
+    prefill, shared = knobs.number("prefill-context-parallel-size", 1, minimum=1), rules.prefill_shards
     batched = BATCHED_TOKENS * (tp * pp if cpu else 1)
     seqs = knobs.number("max-num-seqs", endpoint.contract.seqs, minimum=1)
     ssm = knobs.word("mamba-ssm-cache-dtype", ("auto", "float32", "float16", "bfloat16"), "auto")
@@ -119,8 +120,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
         cpu_space_gib=_cpu_space(endpoint.engine.env),
         tp=tp,
         pp=pp,
-        context_shards=knobs.number("decode-context-parallel-size", 1, minimum=1)
-        * knobs.number("prefill-context-parallel-size", 1, minimum=1),
+        context_shards=knobs.number("decode-context-parallel-size", 1, minimum=1) * (prefill if shared else 1),
         partition=_partition(endpoint.engine.env),
         max_model_len=knobs.number("max-model-len", endpoint.contract.len, minimum=1),
         max_num_seqs=seqs,
@@ -139,7 +139,10 @@ def settings_of(endpoint: Endpoint) -> Settings:
         hybrid_manager=not knobs.switch("disable-hybrid-kv-cache-manager", False),
         keys=knobs.keys,
         extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "False", "0", "1")),
-        no_law=tuple(knobs.keys[name] for name in _NO_LAW if knobs.text(name)),
+        no_law=(
+            *(knobs.keys[name] for name in _NO_LAW if knobs.text(name)),
+            *(knobs.keys[name] for name in ("mamba-cache-mode",) if knobs.text(name).strip() == "all"),
+        ),
     )
 
 
