@@ -80,8 +80,8 @@ def _ask(read: Reader, ram: Ram, nvml: Nvml, found: list[Card]) -> None:
         for index in range(nvml.nvmlDeviceGetCount()):
             try:
                 card = _card(read, ram, nvml, index, driver)
-            except nvml.NVMLError as err:
-                read.note(f"NVML card {index}", f"left out: {err}")
+            except Exception as err:  # noqa: BLE001  what one card's driver makes up is no reason to lose the others
+                read.note(f"NVML card {index}", f"left out: {str(err).splitlines()[0] if str(err) else repr(err)}")
                 continue
             if card is not None:
                 found.append(card)

@@ -176,3 +176,15 @@ def test_another_machines_files_never_ask_the_driver_of_this_one(tmp_path: Path)
     host = detect_host(tmp_path)
     assert host.cards == ()
     assert any("1 NVIDIA cards" in note for note in host.notes)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"total": "lots"}, {"cc": (100, 0)}, {"cc": (9,)}, {"cc": None}, {"total": None}, {"name": "x" * 10**6}],
+    ids=str,
+)
+def test_what_one_driver_makes_up_costs_no_other_card(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    host = detect(tmp_path, FakeNvml([H200, {**H200, **wrong}, H200]))
+    assert {0, 2} <= {card.index for card in host.cards}
+    for card in host.cards:
+        assert card.total_mib == 143_157

@@ -15,7 +15,7 @@ from archonctl.errors import ModelError
 from archonctl.model.hf_folder import INDEX
 from archonctl.model.inspect import inspect_model
 from archonctl.model.safetensors import MAX_HEADER_BYTES, hf_tensor_class, read_safetensors
-from support.raw_safetensors import llama_config, llama_tensors, write_folder, write_raw, write_safetensors
+from support.raw_safetensors import BYTES, llama_config, llama_tensors, write_folder, write_raw, write_safetensors
 
 
 def code(path: Path) -> str:
@@ -245,3 +245,28 @@ def test_any_config_gives_facts_or_one_error(config: dict[str, object]) -> None:
         write_folder(Path(folder), {**llama_config(), **config}, {"a": ("U8", (4,))})
         with contextlib.suppress(ModelError):
             assert inspect_model(folder).weight_bytes == 4
+
+
+NAMES = (
+    "model.embed_tokens.weight",
+    "lm_head.weight",
+    "model.layers.{}.self_attn.q_proj.weight",
+    "model.layers.{}.mlp.experts.7.w1.weight_scale_inv",
+    "model.layers.{}.linear_attn.A_log",
+    "visual.blocks.{}.norm1.bias",
+    "x{}",
+)
+DRAWN = st.tuples(st.sampled_from(NAMES), st.sampled_from(sorted(BYTES)), st.integers(0, 9), st.integers(1, 999))
+
+
+@settings(deadline=None)
+@given(st.lists(DRAWN, min_size=1, max_size=30), st.sampled_from(["", "fp8", "awq", "gptq", "mxfp4", "bitsandbytes"]))
+def test_the_classes_add_up_to_the_file(drawn: list[tuple[str, str, int, int]], method: str) -> None:
+    tensors = {name.format(layer): (dtype, (size,)) for name, dtype, layer, size in drawn}
+    said = {"quantization_config": {"quant_method": method, "bits": 4}} if method else {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_folder(Path(folder), llama_config(**said), tensors) / "model.safetensors"
+        facts, size = inspect_model(folder), path.stat().st_size
+        header = 8 + int.from_bytes(path.read_bytes()[:8], "little")
+    assert sum(part.bytes for part in facts.tensor_bytes) == facts.weight_bytes == size - header
+    assert sum(part.tensors for part in facts.tensor_bytes) == facts.tensors == len(tensors)

@@ -11,6 +11,7 @@ from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Problem
 from archonctl.engines.llamacpp import memory
 from archonctl.engines.llamacpp import spread as spreading
+from archonctl.engines.llamacpp.declared import DeclaredKnobs
 from archonctl.engines.llamacpp.draft import Draft, draft_of
 from archonctl.engines.llamacpp.fit import fitted_context
 from archonctl.engines.llamacpp.kv import (
@@ -20,6 +21,7 @@ from archonctl.engines.llamacpp.kv import (
     allocate,
     context_shape,
 )
+from archonctl.engines.llamacpp.loading import as_loaded
 from archonctl.engines.llamacpp.offload import Offload, offload_of
 from archonctl.engines.llamacpp.refusals import refusals, split_refusals
 from archonctl.engines.llamacpp.settings import Settings, adapted, settings_of, trained_context
@@ -97,6 +99,7 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
         *_over_trained(endpoint, settings.kv, trained),
         *(spreading.problems(placed) if placed else ()),
     )
+    demands = as_loaded(demands, DeclaredKnobs(endpoint.engine.knobs))
     ram = fit(demands, "host", host_capacity(host))
     return Assessment(
         endpoint, settings, trained, context, shape, kv, compute, checkpoint, on_cards, offload, placed, draft,

@@ -5,8 +5,12 @@ Sources: llama.cpp b10878 and before: ``--mlock``, ``--no-mmap``; from b10105 ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
+
+from archonctl.engines.llamacpp.declared import DeclaredKnobs
+from archonctl.memory.demand import Demand
 
 _MODE_NAMES = ("-lm", "--load-mode")
 _LOCKED = frozenset({"mlock", "mmap+mlock"})
@@ -27,3 +31,20 @@ def _mode(words: Sequence[str]) -> str:
     """The last one wins, as in its parser."""
     given = [value for name, value in pairwise(words) if name.replace("_", "-") in _MODE_NAMES]
     return given[-1] if given else ""
+
+
+def as_loaded(demands: Iterable[Demand], knobs: DeclaredKnobs) -> list[Demand]:
+    """The demands with what becomes of weights in RAM: locked (pinned), the process's own, or mapped from the file.
+
+    Raises DeclarationError ``knob-bad-value`` for a switch that is none.
+    """
+    mode = knobs.text("load-mode").strip()
+    locked = knobs.switch("mlock", False) or mode in _LOCKED
+    own = knobs.switch("no-mmap", False) or not knobs.switch("mmap", True) or mode in _READ
+    how = "locked in RAM" if locked else "read into RAM" if own else "mapped: the kernel may drop and read them again"
+    return [
+        replace(demand, detail=f"{demand.detail}, {how}", pinned=locked)
+        if demand.scope == "host" and demand.cls == "weights"
+        else demand
+        for demand in demands
+    ]
