@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from archonctl.engines import KINDS
 from archonctl.errors import UsageError
 from archonctl.host.profile import Card, Host
 from archonctl.model.geometry import Geometry, Layer, ModelFacts, TensorBytes
+from archonctl.model.gguf import read_gguf
 from archonctl.plan.build import build_plan
 from archonctl.plan.solve import Solution, assigned, declared, solve
 from archonctl.plan.trial import Trial
@@ -190,3 +191,41 @@ def test_a_lever_of_the_host_pool_has_its_price() -> None:
     lever = archon(knobs={"host-pool-mib": 44_928}).plan({}, detail=True).forecast.levers[0]
     assert (lever.slab_lost_mib, lever.wins_tokens) == (640, 44_000)
     assert "t/s" in lever.throughput
+
+
+def everything(tiny_gguf: Callable[..., Path]) -> dict[str, Trial]:
+    """Each engine in each of the ways in which its variables differ."""
+    gguf = read_gguf(tiny_gguf("qwen3moe", ff=1024, hidden=256, layers=12))
+    declared_on_cards = Endpoint(
+        contract=Contract(seqs=2, len=20_000, kv_dtype="f16"),
+        engine=Engine(kind="llamacpp", version="b11434", binary="/x", knobs={"gpu-layers": 3, "n-cpu-moe": 2}),
+        model=ModelRef(path=gguf.path),
+    )
+    cards = (Card(index=0, name="c", total_mib=1200, free_mib=1200),)
+    cpu = trial("vllm", total_mib=1)
+    return {
+        "vllm": trial("vllm", {"gpu-memory-utilization": 0.9}),
+        "vllm, stated bytes": trial("vllm", {"kv-cache-memory-bytes": 16 << 30}, cards=8),
+        "vllm on a CPU": Trial("e", cpu.endpoint, Host(ram_mib=200_000, available_mib=190_000), LLAMA),
+        "sglang": trial("sglang", {"mem-fraction-static": 0.85}),
+        "llamacpp": trial("llamacpp"),
+        "llamacpp on cards": Trial(
+            "e", declared_on_cards, Host(ram_mib=60_000, available_mib=50_000, cards=cards), gguf
+        ),
+        "radiance": archon(),
+        "radiance, pair": archon("archon-pair"),
+    }
+
+
+def test_every_variable_of_every_engine_has_an_answer_that_is_the_best(tiny_gguf: Callable[..., Path]) -> None:
+    """Each alone: the promise, dtype, host pool, utilisation, ranks, stages, layers and experts in RAM, and the rest."""
+    answered: set[str] = set()
+    for name, case in everything(tiny_gguf).items():
+        for variable in case.variables():
+            solution = solve(case, [variable])
+            assert solution.answers or solution.plan.verdict != "holds", (name, variable)
+            if solution.answers:
+                check(case, solution)
+                answered.add(variable)
+    wanted = {"seqs", "len", "kv-dtype", "host-pool", "kv-pool", "slab", "utilization", "kv-memory", "tp", "pp"}
+    assert answered >= wanted | {"context", "prompt-cache", "gpu-layers", "cpu-moe"}, wanted - answered
