@@ -99,6 +99,8 @@ class CardRule:
     ceilings: Mapping[int, int] = field(default_factory=dict)
     counts_outside: bool = False
     together: bool = False
+    least_bytes: int = 0
+    """The least that a card must have, whatever the demands add up to; 0 where there is no such figure."""
 
 
 @dataclass(frozen=True, slots=True)

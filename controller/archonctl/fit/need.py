@@ -7,7 +7,7 @@ have, so that one answer serves for all cards of a maker.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from archonctl.engines import adapter
@@ -58,7 +58,8 @@ def need_of(one: Candidate, facts: ModelFacts) -> Need:
         return _nothing(problem=(first.code, f"{first.message} ({first.hint})" if first.hint else first.message))
     if plan.verdict != "holds":
         return _nothing(unknown=forecast.method if forecast.kv_tokens is None else "; ".join(plan.reasons))
-    return _share(forecast, one) if one.engine == "sglang" else _sums(forecast)
+    need = _share(forecast, one) if one.engine == "sglang" else _sums(forecast)
+    return replace(need, must=max(need.must, forecast.card_rule.least_bytes))
 
 
 def _nothing(problem: tuple[str, str] = ("", ""), unknown: str = "") -> Need:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 
 from archonctl.engines.base import CardRule
 from archonctl.engines.beside import Lora, Shape, beside_demands, unknown_parts
 from archonctl.engines.declared import DeclaredKnobs
 from archonctl.engines.vllm.assess import Assessment
 from archonctl.engines.vllm.memory import OVERHEAD_GIB
+from archonctl.engines.vllm.refusals import least_card_bytes
 from archonctl.engines.vllm.settings import ALIASES
 from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import Demand
@@ -31,7 +33,8 @@ def demands_by_card(now: Assessment, host: Host, model: ModelFacts | None) -> tu
     for card in used:
         mine = [replace(demand, card=card.index) for demand in now.demands]
         found += [*mine, *_rest(now, card, mine, model, ceilings.get(card.index))]
-    return tuple(found), CardRule(headroom=0.0, ceilings=ceilings)
+    least = ceil(least_card_bytes(now.settings, now.weights, now.demands))
+    return tuple(found), CardRule(headroom=0.0, ceilings=ceilings, least_bytes=least)
 
 
 def beside_unknown(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[str]:

@@ -70,19 +70,28 @@ def over_card(
     settings: Settings, host: Host, weights: Interval | None, demands: tuple[Demand, ...]
 ) -> tuple[Problem, ...]:
     """A stated cache that a card cannot hold beside its weights and the least that was ever seen beside them."""
-    stated = settings.kv_memory_bytes or settings.blocks_override
-    if settings.cpu or not stated or not host.cards:
+    least = least_card_bytes(settings, weights, demands)
+    if not least or not host.cards:
         return ()
     cache = sum(demand.bytes for demand in demands if demand.cls == "kv_cache")
     total = min(card.total_mib for card in host.cards[: settings.ranks]) * MIB
-    beside = (weights.low if weights else 0) + OVERHEAD_GIB[0] * GIB
-    if cache + beside <= total:
+    if least <= total:
         return ()
+    room = max(0.0, total - least + cache)
     message = (
         f"a cache of {cache / GIB:.2f} GiB was stated; a card of {total / GIB:.2f} GiB has "
-        f"{max(0.0, (total - beside) / GIB):.2f} GiB beside its weights and at least {OVERHEAD_GIB[0]} GiB of rest"
+        f"{room / GIB:.2f} GiB beside its weights and at least {OVERHEAD_GIB[0]} GiB of rest"
     )
     return (Problem("kv-over-card", message, "lower it, or share the model out over more cards"),)
+
+
+def least_card_bytes(settings: Settings, weights: Interval | None, demands: tuple[Demand, ...]) -> float:
+    """The least that a card must have for a stated cache, beside weights and the least that was ever seen beside them;
+    0 where none is stated."""
+    if settings.cpu or not (settings.kv_memory_bytes or settings.blocks_override):
+        return 0
+    cache = sum(demand.bytes for demand in demands if demand.cls == "kv_cache")
+    return cache + (weights.low if weights else 0) + OVERHEAD_GIB[0] * GIB
 
 
 def _refused(settings: Settings, best: Pool) -> Problem:
