@@ -16,6 +16,7 @@ from archonctl.engines.beside import beside_demands, unknown_parts
 from archonctl.engines.sglang.kv import Rates, kv_share, pool_tokens, rates, static_bytes, swa_tokens
 from archonctl.engines.sglang.settings import Settings, boot_endpoint, settings_of, shape_of
 from archonctl.engines.sglang.terms import explain
+from archonctl.engines.sharding import attention_share, padded_vocabulary
 from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import GIB, MIB, Interval
@@ -176,8 +177,11 @@ def _capped(pool: Pool, settings: Settings) -> Pool:
 def _rank_weights(model: ModelFacts | None, tp: int) -> Interval | None:
     if model is None or not model.tensor_bytes:
         return None
-    whole = sum(part.bytes for part in model.tensor_bytes)
-    return Interval(whole / tp, whole / tp, whole / tp * (1 + UNEVEN if tp > 1 else 1), "header")
+    attention = sum(part.bytes for part in model.tensor_bytes if part.cls == "attention")
+    ends = sum(part.bytes for part in model.tensor_bytes if part.cls in ("embedding", "output"))
+    rest = model.weight_bytes - attention - ends
+    mine = (rest + ends * padded_vocabulary(model.geometry)) / tp + attention * attention_share(model, tp)
+    return Interval(mine, mine, mine * (1 + UNEVEN if tp > 1 else 1), "header")
 
 
 def _problems(endpoint: Endpoint, settings: Settings, model: ModelFacts | None) -> Iterator[Problem]:

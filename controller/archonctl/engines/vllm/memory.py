@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from archonctl.engines.sharding import attention_share, padded_vocabulary
 from archonctl.memory.interval import GIB, Interval
 from archonctl.model.geometry import ModelFacts
 
@@ -20,22 +21,25 @@ _FLOATS = ("F32", "F64")
 def rank_weights(model: ModelFacts, tp: int, stages: tuple[int, ...], model_bytes: int) -> Interval | None:
     """Bytes of weights on the fullest rank; None where the files were not there to count.
 
-    Layers go by the stage with the most of them, shared out over ``tp``; embedding and output lie on the first and
-    last stage. What has no class (norms, towers of other modalities) is shared out at best, and whole at worst.
+    Layers go by the stage with the most of them, shared out over ``tp``, but for what attention holds whole; embedding
+    and output lie on the first and last stage, padded. What has no class (norms, towers of other modalities) is shared
+    out at best, and whole at worst.
     """
     if not model.tensor_bytes:
         return None
     quantised = any(key.startswith("quantization_config.") for key in model.metadata or {})
-    layers = ends = other = 0.0
+    layers = attention = ends = other = 0.0
     for part in model.tensor_bytes:
         size = part.bytes * (model_bytes / (8 if part.dtype == "F64" else 4) if _shrinks(part.dtype, quantised) else 1)
         if part.cls in ("embedding", "output"):
-            ends += size
+            ends += size * padded_vocabulary(model.geometry)
+        elif part.cls == "attention":
+            attention += size
         elif part.cls == "other":
             other += size
         else:
             layers += size
-    mine = layers * max(stages) / sum(stages) / tp
+    mine = (layers / tp + attention * attention_share(model, tp)) * max(stages) / sum(stages)
     if len(stages) == 1:
         mine += ends / tp
         return Interval(mine, mine + other / tp, mine + other, "header")
