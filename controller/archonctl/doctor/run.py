@@ -11,16 +11,18 @@ from pathlib import Path
 from archonctl.doctor.bounded import NoAnswer, Task, gather
 from archonctl.doctor.checks import cards, clock, containers, disks, endpoints, leftovers, limits, ports, services, ttm
 from archonctl.doctor.machine import Machine, engine_pids, hostname
-from archonctl.doctor.runtimes import ANSWER_S, NAMES, Runtime, ask
+from archonctl.doctor.runtimes import ANSWER_S, NAMES, Name, Runtime, ask
 from archonctl.doctor.subject import Subject, study
-from archonctl.doctor.values import Check, Line, Report, Result, failed, unseen
+from archonctl.doctor.values import Check, Line, Report, Result, unanswered, unseen
 from archonctl.host.detect import detect_host
+from archonctl.host.nvidia import WAIT_S
+from archonctl.host.profile import Host
 
-STUDY_S = 10.0
-"""For one declaration: a plan takes a tenth of a second, and a model on the network or a driver may take seconds."""
+HOST_S = WAIT_S + 1
+"""For the cards: detection itself gives NVML up after ``WAIT_S``, since waking eight cards may take most of that."""
 
-HOST_S = 5.0
-"""For the cards: a driver that has to wake them first takes a second or two each."""
+STUDY_S = 20.0
+"""For one declaration: a plan takes a tenth of a second; a model on the network or a sleeping card takes seconds."""
 
 VERIFY_S = 24 * 3600.0
 """For reading a whole model file, which was asked for."""
@@ -84,7 +86,7 @@ def run_checks(asked: Asked) -> Report:
     lines = [
         Line(check, subject.name if subject else "", result)
         for (check, subject), answer in zip(pairs, answers, strict=True)
-        for result in (answer if isinstance(answer, tuple) else (_unanswered(answer),))
+        for result in (answer if isinstance(answer, tuple) else (unanswered(answer),))
     ]
     return Report(machine.name, tuple(lines), tuple(subject.name for subject in machine.subjects), asked.strict)
 
@@ -93,25 +95,25 @@ def observe(asked: Asked) -> Machine:
     """The facts that the chosen checks need; the others are left empty."""
     root, needs = asked.root, {name for check in asked.checks for name in check.needs}
     name = hostname(root)
-    tasks: dict[str, Task[object]] = {}
+    is_live = root == Path("/")
+    tasks: dict[tuple[str, str], Task[object]] = {}
     if "host" in needs:
-        tasks["host"] = Task(lambda: detect_host(root), HOST_S)
+        tasks["host", ""] = Task(lambda: detect_host(root), HOST_S)
     if "engines" in needs:
-        tasks["engines"] = Task(lambda: engine_pids(root), HOST_S)
-    if "systemd" in needs and root == Path("/"):
-        tasks["systemd"] = Task(_systemd_version, HOST_S)
-    if "runtimes" in needs and root == Path("/"):
-        tasks |= {each: Task(partial(ask, each), ANSWER_S + 1) for each in NAMES}
+        tasks["engines", ""] = Task(lambda: engine_pids(root), HOST_S)
+    if "systemd" in needs and is_live:
+        tasks["systemd", ""] = Task(_systemd_version, HOST_S)
+    if "runtimes" in needs and is_live:
+        tasks |= {("runtime", each): Task(partial(ask, each), ANSWER_S + 1) for each in NAMES}
     if "endpoints" in needs:
-        tasks |= {str(path): Task(_study(asked, path, name), STUDY_S) for path in asked.declarations}
+        tasks |= {("endpoint", str(path)): Task(_study(asked, path, name), STUDY_S) for path in asked.declarations}
     answers = dict(zip(tasks, gather(list(tasks.values())), strict=True))
-    engines, version = answers.get("engines"), answers.get("systemd")
-    host = answers.get("host")
+    host, engines, version = (answers.get((fact, "")) for fact in ("host", "engines", "systemd"))
     return Machine(
         root=root,
-        host=host if host is not None else NoAnswer("it was not asked", late=False),  # type: ignore[arg-type]
-        subjects=tuple(_subject(path, answers[str(path)]) for path in asked.declarations if str(path) in answers),
-        runtimes=tuple(_runtime(each, answers[each]) for each in NAMES if each in answers),
+        host=host if isinstance(host, Host | NoAnswer) else NoAnswer("it was not asked", late=False),
+        subjects=tuple(_subject(Path(of), answer) for (fact, of), answer in answers.items() if fact == "endpoint"),
+        runtimes=tuple(_runtime(each, answers["runtime", each]) for each in NAMES if ("runtime", each) in answers),
         engines=engines if isinstance(engines, dict) else {},
         environ=asked.environ,
         uid=os.geteuid(),
@@ -134,15 +136,15 @@ def _systemd_version() -> int | None:
 def _subject(path: Path, answer: object) -> Subject:
     if isinstance(answer, Subject):
         return answer
-    lost = _unanswered(answer)
+    lost = unanswered(answer)
     return Subject(path.stem, str(path), lost, (unseen("not planned: the declaration could not be looked at"),))
 
 
-def _runtime(name: str, answer: object) -> Runtime:
+def _runtime(name: Name, answer: object) -> Runtime:
     if isinstance(answer, Runtime):
         return answer
     why = answer.why if isinstance(answer, NoAnswer) else "no answer"
-    return Runtime(name, name, fault=f"{name} info: {why}")  # type: ignore[arg-type]
+    return Runtime(name, name, fault=f"{name} info: {why}")
 
 
 def _subjects(check: Check, machine: Machine) -> tuple[Subject | None, ...]:
@@ -159,12 +161,3 @@ def _work(check: Check, machine: Machine, subject: Subject | None) -> Callable[[
 
 def _deadline(check: Check, asked: Asked) -> float:
     return VERIFY_S if check.id == "model-file" and asked.verify_files else check.deadline_s
-
-
-def _unanswered(answer: object) -> Result:
-    """A check that hangs has found something; one that fell over is a defect of ours."""
-    why = answer.why if isinstance(answer, NoAnswer) else "no answer"
-    if isinstance(answer, NoAnswer) and answer.late:
-        fix = "ps -eo pid,stat,wchan:30,cmd | grep ' D' shows what waits in the kernel: a disk, a share, a driver"
-        return failed("check-unanswered", why, fix)
-    return failed("internal-fault", why, "a defect of archonctl: please report it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from archonctl.doctor.bounded import NoAnswer
 from archonctl.errors import ArchonError
 from archonctl.findings import Finding
 
@@ -122,3 +123,12 @@ def of_error(err: ArchonError, *, theirs: bool = False) -> Result:
     if theirs and err.code in CLOSED:
         return unseen(f"{where}{err.message}; needs root", "sudo archonctl doctor")
     return Result("fail", f"{where}{err.message}", err.code, err.hint)
+
+
+def unanswered(answer: object) -> Result:
+    """What is said for a piece of work that gave no answer: hanging is a finding, falling over a defect of ours."""
+    why = answer.why if isinstance(answer, NoAnswer) else "no answer"
+    if isinstance(answer, NoAnswer) and answer.late:
+        fix = "ps -eo pid,stat,wchan:30,cmd | grep ' D' shows what waits in the kernel: a disk, a share, a driver"
+        return failed("check-unanswered", why, fix)
+    return failed("internal-fault", why, "a defect of archonctl: please report it")

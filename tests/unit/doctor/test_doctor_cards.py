@@ -18,6 +18,7 @@ from archonctl.doctor.checks.ttm import gtt_size, ttm_limit, ttm_module
 from archonctl.doctor.machine import Machine, engine_pids
 from archonctl.doctor.subject import Subject
 from archonctl.doctor.values import Result
+from archonctl.host.profile import Host
 from support.machines import amd, lay_out, ttm
 
 Lay = Callable[..., Machine]
@@ -59,6 +60,8 @@ def test_a_driver_that_hangs_is_a_finding(lay: Lay) -> None:
     results = gpu_visible(lay(host=NoAnswer("no answer within 5 s", late=True)))
     assert words(results) == [("fail", "driver-silent")]
     assert "5 s" in results[0].message
+    hung = Host(source="sysfs", notes=("NVML: did not answer in 15 s",))
+    assert words(gpu_visible(lay(host=hung))) == [("fail", "driver-silent")]
 
 
 class Nvml:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from archonctl.doctor.accounts import Account, find_account
 from archonctl.doctor.bounded import NoAnswer
 from archonctl.doctor.machine import Machine
-from archonctl.doctor.values import Result, failed, passed, skipped, unseen, warned
+from archonctl.doctor.values import Result, failed, passed, skipped, unanswered, unseen, warned
 
 _PCI = "/sys/bus/pci/devices"
 _MAKERS = {"0x10de": "NVIDIA", "0x1002": "AMD"}
@@ -88,8 +88,9 @@ def _undriven(card: PciCard, count: int) -> Result:
 def gpu_visible(machine: Machine) -> tuple[Result, ...]:
     """Every driven card answers, and there are as many as an endpoint is declared for."""
     if isinstance(machine.host, NoAnswer):
-        fix = "nvidia-smi or rocm-smi would hang as well: journalctl -k, and a reboot if processes stay in state D"
-        return (failed("driver-silent", f"the cards' driver was asked and gave {machine.host.why}", fix),)
+        return (_silent(machine.host.why) if machine.host.late else unanswered(machine.host),)
+    if late := next((note for note in machine.host.notes if note.startswith("NVML: did not answer")), ""):
+        return (_silent(late),)
     driven = [card for card in pci_cards(machine) if card.is_driven]
     seen = _seen(machine)
     blind = [card for card in driven if card.address not in seen]
@@ -111,6 +112,11 @@ def gpu_visible(machine: Machine) -> tuple[Result, ...]:
         return (skipped("no card with a driver"),)
     told = ", ".join(f"{card.name} {card.total_mib:,} MiB" for card in machine.host.cards)
     return (passed(f"cards that have a driver and answer: {len(driven) or usable} ({told or 'none that computes'})"),)
+
+
+def _silent(why: str) -> Result:
+    fix = "nvidia-smi or rocm-smi would hang as well: journalctl -k, and a reboot if processes stay in state D"
+    return failed("driver-silent", f"the cards' driver was asked: {why}", fix)
 
 
 def _seen(machine: Machine) -> set[str]:
