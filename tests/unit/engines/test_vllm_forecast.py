@@ -217,11 +217,29 @@ def test_a_cpu_without_its_space_is_unknown_where_the_version_takes_a_share() ->
     assert tokens(forecast(endpoint(version="0.11.0+cpu"))) == 4 * GIB // 131_072
 
 
-def test_a_drafter_makes_the_pool_unknown() -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"method": "mtp"}',
+        '{"method": "eagle3", "model": "/m/draft", "num_speculative_tokens": 3}',
+        '{"method": "mtp", "model": "/m/other", "num_speculative_tokens": 3}',
+        '{"num_speculative_tokens": 3, "model": "/m/draft"}',
+        '{"method": "mtp", "num_speculative_tokens": 0}',
+        "[1]",
+    ],
+)
+def test_a_drafter_of_unknown_layers_makes_the_pool_unknown(said: str) -> None:
     for memory in (KV, "num-gpu-blocks-override"):
-        seen = plan(endpoint({memory: 10 * GIB, "speculative-config": '{"method": "mtp"}'}))
+        seen = plan(endpoint({memory: 10 * GIB, "speculative-config": said}))
         assert (seen.verdict, seen.forecast.kv_tokens) == ("unknown", None)
         assert "speculative-config" in seen.forecast.method
+
+
+def test_a_draft_of_the_models_own_costs_a_layer_and_a_lookup_costs_none() -> None:
+    mtp = '{"method": "deepseek_mtp", "num_speculative_tokens": 2}'
+    ngram = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}'
+    assert tokens(forecast(endpoint({KV: 33 * GIB, "speculative-config": mtp}))) == 262_144
+    assert tokens(forecast(endpoint({KV: 32 * GIB, "speculative-config": ngram}))) == 262_144
 
 
 def test_blocks_by_override_are_exact() -> None:

@@ -25,6 +25,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 def configured(flags, block):
     """A VllmConfig as ``vllm serve`` makes it; flags of the HTTP front are left out."""
     from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.model_executor.models.config import MODELS_CONFIG_MAP
     from vllm.usage.usage_lib import UsageContext
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
@@ -35,6 +36,8 @@ def configured(flags, block):
         config.cache_config.block_size = block
         config.cache_config.user_specified_block_size = True
         config.cache_config.mamba_ssm_cache_dtype = known.mamba_ssm_cache_dtype
+        if own := MODELS_CONFIG_MAP.get(config.model_config.architecture):
+            own.verify_and_update_config(config)  # the CPU platform had overwritten what the model asks for
         config.scheduler_config.async_scheduling = known.async_scheduling is not False
     return config
 

@@ -136,6 +136,8 @@ def _groups(geometry: Geometry, settings: Settings) -> tuple[Group, ...]:
         block_tokens=asked_block(geometry, settings),
         ssm_bytes=settings.ssm_bytes or (4 if settings.cpu else 0),
         partition=settings.partition,
+        spec_tokens=settings.drafts.tokens,
+        draft_layers=settings.drafts.layers,
         mla=rules.version >= (0, 7),
     )
     if not rules.by_groups:
@@ -158,6 +160,7 @@ def _kv(settings: Settings) -> KvSettings:
         in_flight_tokens=settings.batched_tokens * max(batches, settings.pp),
         context_shards=settings.context_shards,
         mamba_states=2 if aligned else 1,
+        spec_tokens=settings.drafts.tokens,
         meaning=settings.rules.meaning,
         null_block=settings.rules.null_block,
         blocks_override=settings.blocks_override,

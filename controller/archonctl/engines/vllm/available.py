@@ -11,7 +11,7 @@ from archonctl.engines.vllm.settings import CPU_SPACE, Settings, settings_of
 from archonctl.host.profile import Host
 from archonctl.memory.interval import GIB, MIB, Interval
 
-SHAPE = ("tp", "pp", "batched_tokens", "max_num_seqs", "kv_memory_bytes", "cpu", "extras")
+SHAPE = ("tp", "pp", "batched_tokens", "max_num_seqs", "kv_memory_bytes", "cpu", "drafts", "extras")
 """What moves activations or weights: a boot with another one of these says nothing about today."""
 
 

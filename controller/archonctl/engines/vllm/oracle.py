@@ -64,6 +64,8 @@ def _beside(binary: str) -> str:
 def _unaskable(now: Assessment, model: ModelFacts | None) -> str:
     if model is None or model.geometry is None or not now.groups:
         return "the plan knows no geometry to compare with"
+    if now.settings.drafts.layers:
+        return "the planner is asked about the model alone, without the layers of its draft"
     if now.best is None:
         return f"the plan knows no memory to give to it: {now.memory.method}"
     return ""

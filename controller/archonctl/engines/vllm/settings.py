@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.declared import DeclaredKnobs
+from archonctl.engines.vllm.drafts import Drafts, drafts_of
 from archonctl.engines.vllm.layers import KV_BYTES
 from archonctl.engines.vllm.rules import NEWEST, Rules, rules_for, version_of
 from archonctl.errors import DeclarationError
@@ -37,7 +38,7 @@ BACKEND = "VLLM_ATTENTION_BACKEND"
 MODEL_DTYPE = frozenset({"auto", "f16", "bf16", "fp16", "float16", "bfloat16", "half"})
 """Contract dtypes that mean a cache in the model's own 16-bit dtype (``--kv-cache-dtype auto``)."""
 
-_NO_LAW = ("speculative-config", "hf-overrides")
+_NO_LAW = ("hf-overrides",)
 """Knobs that add or change layers with a cache: with one of them the pool is unknown."""
 _UNMODELLED = (
     "speculative-config",
@@ -83,6 +84,7 @@ class Settings:
     mamba_mode: str
     ssm_bytes: int
     async_scheduling: bool
+    drafts: Drafts
     hybrid_manager: bool
     keys: Mapping[str, str]
     extras: tuple[str, ...]
@@ -107,6 +109,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
     """
     knobs = DeclaredKnobs(endpoint.engine.knobs, ALIASES)
     rules = rules_for(version_of(endpoint.engine.version) or NEWEST)
+    drafts = drafts_of(knobs.text("speculative-config"))
     cpu = CPU_SPACE in endpoint.engine.env or "cpu" in endpoint.engine.version.lower()
     tp = knobs.number("tensor-parallel-size", 1, minimum=1)
     pp = knobs.number("pipeline-parallel-size", 1, minimum=1)
@@ -135,13 +138,15 @@ def settings_of(endpoint: Endpoint) -> Settings:
         prefix_caching=_either(knobs, "enable-prefix-caching", "no-enable-prefix-caching"),
         mamba_mode=knobs.word("mamba-cache-mode", ("none", "all", "align", ""), ""),
         ssm_bytes={"auto": 0, "float32": 4}.get(ssm, 2),
-        async_scheduling=_either(knobs, "async-scheduling", "no-async-scheduling") is not False,
+        async_scheduling=_either(knobs, "async-scheduling", "no-async-scheduling") is not False and drafts.overlaps,
+        drafts=drafts,
         hybrid_manager=not knobs.switch("disable-hybrid-kv-cache-manager", False),
         keys=knobs.keys,
         extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "False", "0", "1")),
         no_law=(
             *(knobs.keys[name] for name in _NO_LAW if knobs.text(name)),
             *(knobs.keys[name] for name in ("mamba-cache-mode",) if knobs.text(name).strip() == "all"),
+            *(knobs.keys[name] for name in ("speculative-config",) if not drafts.known),
         ),
     )
 
