@@ -104,7 +104,9 @@ class Boot:
 class EngineExited(ContractBroken):
     """The engine ended before it was ready (``engine-exited-at-boot``)."""
 
-    def __init__(self, status: ExitStatus, tail: Sequence[str], remarks: Sequence[Remark], where: str) -> None:
+    def __init__(
+        self, status: ExitStatus, tail: Sequence[str], remarks: Sequence[Remark], where: str, elapsed_s: float
+    ) -> None:
         why = cause(remarks)
         named = f"; the log names {why.code}: {why.text}" if why else ""
         last = f"; its last line: {tail[-1]}" if tail and not named else ""
@@ -116,12 +118,14 @@ class EngineExited(ContractBroken):
             hint=f"archonctl explain {why.code}" if why else "the log has more",
         )
         self.status = status
+        self.elapsed_s = elapsed_s
         self.tail = tuple(tail)
         self.remarks = tuple(remarks)
 
     def as_dict(self) -> dict[str, str]:
-        """With the exit in words and the last lines of the log."""
-        return {**super().as_dict(), "exit": self.status.words, "log_tail": "\n".join(self.tail)}
+        """With the exit in words, the seconds since the start, and the last lines of the log."""
+        more = {"exit": self.status.words, "seconds": f"{self.elapsed_s:.3f}", "log_tail": "\n".join(self.tail)}
+        return {**super().as_dict(), **more}
 
 
 class EngineNotReady(NoEvidence):
@@ -143,11 +147,12 @@ class EngineNotReady(NoEvidence):
             where=where,
             hint="set service.load_timeout_s if it needs longer",
         )
+        self.elapsed_s = elapsed_s
         self.tail = tuple(tail)
 
     def as_dict(self) -> dict[str, str]:
-        """With the last lines of the log."""
-        return {**super().as_dict(), "log_tail": "\n".join(self.tail)}
+        """With the seconds that it had and the last lines of the log."""
+        return {**super().as_dict(), "seconds": f"{self.elapsed_s:.3f}", "log_tail": "\n".join(self.tail)}
 
 
 @dataclass
@@ -258,7 +263,7 @@ def follow(
         status = engine.poll()
         if status is not None:
             tail.drain(0.1, 2.0)
-            raise EngineExited(status, tail.tail(), remarks(), where)
+            raise EngineExited(status, tail.tail(), remarks(), where, time.monotonic() - start)
         last_health = health()
         now = time.monotonic()
         if last_health.word == "ready":
