@@ -18,6 +18,7 @@ from ssl import SSLContext
 from typing import Any
 
 MODEL = "tiny-model"
+_VLLM_GAUGES = ("num_requests_running", "num_requests_waiting")
 
 
 class Gone(Exception):
@@ -72,6 +73,10 @@ class Engine:
     """A step takes so much longer while another prompt is read."""
     cache: bool = False
     """A prompt that was read before is not read again, and usage says how much of it was cached."""
+    lingers_s: float = 0.0
+    """A request whose client has left keeps its slot for so much longer."""
+    gauges: str = ""
+    """/metrics has gauges: "llamacpp" as they are, "vllm" as of the last step (an abort is none)."""
     lie_above: int = 0
     api_key: str = ""
     override: dict[str, Callable[[Handler], None]] = field(default_factory=dict)
@@ -87,6 +92,8 @@ class LyingServer:
         self.stopping = threading.Event()
         self.lock = threading.Condition()
         self.running = 0
+        self.waiting = 0
+        self.gauge = (0, 0)
         self.held = 0
         self.most_running = 0
         self.leader: object | None = None
@@ -125,6 +132,10 @@ class LyingServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(5)
+
+    def stepped(self) -> None:
+        """The engine took a step, and wrote its gauges."""
+        self.gauge = (self.running, self.waiting)
 
     def sleep(self, seconds: float) -> None:
         """Sleep, but not past the server's end."""
@@ -189,6 +200,16 @@ class Handler(BaseHTTPRequestHandler):
         busy = outer.running + (engine.others if outer.held > engine.lie_above else 0)
         self.json(200, [{"id": i, "is_processing": i < busy} for i in range(engine.slots)])
 
+    def at_metrics(self, body: Any) -> None:
+        outer, kind = self.server_, self.server_.engine.gauges
+        if not kind:
+            self._unknown(body)
+            return
+        running, waiting = (outer.running, outer.waiting) if kind == "llamacpp" else outer.gauge
+        names = {"llamacpp": ("requests_processing", "requests_deferred"), "vllm": _VLLM_GAUGES}[kind]
+        text = f"{kind}:{names[0]} {running}\n{kind}:{names[1]} {waiting}\n"
+        self.whole(200, text.encode(), "text/plain; version=0.0.4")
+
     def at_tokenize(self, body: Any) -> None:
         self.json(200, {"tokens": list(range(self._count(body["content"])))})
 
@@ -217,13 +238,17 @@ class Handler(BaseHTTPRequestHandler):
                 return
             tokens = engine.window // 2
         answer = min(int(body["max_tokens"]), engine.window - tokens)
-        me = object()
+        me, ended = object(), False
         try:
             cached = engine.cache and body.get("cache_prompt") is True and prompt in outer.known
             outer.known.add(prompt)
             self.cached = tokens if cached else 0
             self._admit(tokens, me, cached=cached)
             self._answer(body, tokens, answer, chat=chat, me=me)
+            ended = True
+        except OSError:
+            outer.sleep(engine.lingers_s)
+            raise
         finally:
             with outer.lock:
                 if me in self._mine():
@@ -231,6 +256,8 @@ class Handler(BaseHTTPRequestHandler):
                     outer.held -= self._mine().pop(me)
                 if outer.leader is me:
                     outer.leader = None
+                if ended:
+                    outer.stepped()
                 outer.lock.notify_all()
 
     def _mine(self) -> dict[object, int]:
@@ -241,9 +268,12 @@ class Handler(BaseHTTPRequestHandler):
         if engine.never_above is not None and tokens > engine.never_above:
             outer.sleep(3600)
         with outer.lock:
+            outer.waiting += 1
             while outer.running >= engine.slots and not outer.stopping.is_set():
                 outer.lock.wait()
+            outer.waiting -= 1
             outer.running += 1
+            outer.stepped()
             outer.most_running = max(outer.most_running, outer.running)
             self._mine()[me] = tokens
             outer.held += tokens
@@ -321,6 +351,7 @@ class Handler(BaseHTTPRequestHandler):
                 raise Gone
             with outer.lock:
                 outer.held += 1
+                outer.stepped()
                 self._mine()[me] += 1
                 over = outer.held > engine.pool
             if over or (big and engine.error_after == step):

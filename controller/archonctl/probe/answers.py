@@ -53,7 +53,7 @@ def about_window(refusal: Refusal) -> bool:
     return refusal.kind == "exceed_context_size_error" or bool(_WINDOW.search(refusal.message))
 
 
-def refused(status: int, refusal: Refusal | None, said: str, what: str) -> Fault:
+def refused(status: int, refusal: Refusal | None, said: str, what: str, retry_after: str = "") -> Fault:
     """The fault for a request of the contract's size that was not served. ``said`` is a clean excerpt."""
     window = ""
     if status in (429, 503):
@@ -71,6 +71,7 @@ def refused(status: int, refusal: Refusal | None, said: str, what: str) -> Fault
         actual=window or f"HTTP {status}",
         evidence=said,
         http_status=status,
+        retry_after=retry_after,
     )
 
 

@@ -70,7 +70,7 @@ class Deadlines:
 
     Both are extended while something comes, unless the caller set the deadline (``extends``).
     ``needed_s`` is what a sound engine of the measured pace may take to the first tokens: a silence shorter than that
-    is never called a hang.
+    is never called a hang. Where answers come in one piece, that includes the answers.
     """
 
     first_s: float
@@ -83,6 +83,8 @@ class Deadlines:
         """From the measured pace, between a floor and a cap; ``asked_s`` replaces both, and is for the whole leg."""
         needed = contract.seqs * pace.prefill_bound_s(contract.len - answer)
         answering = answer * max(0.2, 20 * pace.step_s)
+        if pace.in_one_piece:
+            needed += answering
         if asked_s is not None:
             return cls(asked_s, 0.0, max(limits.hang_s, needed), extends=False)
         first = min(limits.cap_s, max(limits.floor_s, needed))

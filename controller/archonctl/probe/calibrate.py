@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +13,9 @@ from archonctl.probe.calibration import calibration_tokens
 from archonctl.probe.capacity_judge import truncated
 from archonctl.probe.engine import count_tokens
 from archonctl.probe.faults import Fault, unseen
+from archonctl.probe.hold import READ_GAP_S
 from archonctl.probe.pace import Pace
+from archonctl.probe.patience import pause_s
 from archonctl.probe.prompts import Prompt
 from archonctl.probe.session import Session
 from archonctl.probe.shape import Shape
@@ -30,12 +33,32 @@ _ANSWER = 8
 async def calibrate(session: Session, leg: str) -> tuple[Shape, Pace]:
     """The dialect and the pace, measured once a session. Raises Fault."""
     if session.shape is None or session.pace is None:
-        tokens = calibration_tokens(session.contract.len)
-        session.tell(leg, 0, session.contract.tokens, f"calibrating with {tokens:,} tokens")
-        shape = await _bounded(session, 1, _dialect(session))
-        prompt = await session.prompts.sized(1, tokens, partial(count_tokens, session))
-        session.shape, session.pace = shape, await _bounded(session, tokens, _measure(session, shape, prompt))
+        session.shape, session.pace = await _patiently(session, leg)
     return session.shape, session.pace
+
+
+async def _patiently(session: Session, leg: str) -> tuple[Shape, Pace]:
+    """Small requests that are refused for a moment are sent again; refused for ever they say nothing of large ones."""
+    for attempt in itertools.count(1):
+        try:
+            return await _calibrated(session, leg)
+        except Fault as fault:
+            wait = pause_s(fault.retry_after, attempt)
+            if fault.code != "queue-full":
+                raise
+            if wait is None:
+                said = f"small requests are refused again and again: {fault.message}"
+                raise unseen("engine-busy", said, actual=fault.actual, evidence=fault.evidence) from fault
+        await asyncio.sleep(wait)
+    raise AssertionError("an endless loop ended")
+
+
+async def _calibrated(session: Session, leg: str) -> tuple[Shape, Pace]:
+    tokens = calibration_tokens(session.contract.len)
+    session.tell(leg, 0, session.contract.tokens, f"calibrating with {tokens:,} tokens")
+    shape = await _bounded(session, 1, _dialect(session))
+    prompt = await session.prompts.sized(1, tokens, partial(count_tokens, session))
+    return shape, await _bounded(session, tokens, _measure(session, shape, prompt))
 
 
 async def _bounded(session: Session, tokens: int, work: Coroutine[None, None, _T]) -> _T:
@@ -99,11 +122,14 @@ class _Watch:
     first_at: float = 0.0
     last_at: float = 0.0
     tokens: int = 0
+    reads: int = 0
 
     def __call__(self, change: Change, seen: Seen) -> None:
         if change not in ("token", "finish"):
             return
-        self.last_at, self.tokens = self.clock(), seen.tokens
+        now = self.clock()
+        self.reads += not self.reads or now - self.last_at > READ_GAP_S
+        self.last_at, self.tokens = now, seen.tokens
         if not self.first.is_set():
             self.first_at = self.last_at
             self.first.set()
@@ -151,12 +177,16 @@ async def _alone(
     seen = await run_stream(session, shape, prompt.text, answer, on_change)
     overhead = _overhead(session, prompt, seen)
     stepped = during[0] if during else None
+    whole = watch.reads == 1 and seen.tokens > 1
+    answered_s = watch.last_at - (sent if whole else watch.first_at)
+    gaps = seen.tokens if whole else seen.tokens - 1
     return Pace(
         tokens=prompt.tokens + max(0, overhead),
         prefill_s=max(watch.first_at - sent, 1e-4),
-        step_s=max(0.0, watch.last_at - watch.first_at) / max(1, seen.tokens - 1),
+        step_s=max(0.0, answered_s) / max(1, gaps),
         steps_per_token=None if stepped is None else (stepped + 1) / prompt.tokens,
         overhead_tokens=overhead,
+        in_one_piece=whole,
     )
 
 

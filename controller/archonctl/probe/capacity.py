@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from archonctl.probe.budget import Deadlines, answer_tokens, is_generous, shorter
 from archonctl.probe.calibrate import calibrate
@@ -15,6 +17,7 @@ from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.flight import Flight, Request, fly
 from archonctl.probe.hold import Hold, judge_hold
 from archonctl.probe.pace import Pace
+from archonctl.probe.patience import TRIES, pause_s
 from archonctl.probe.session import Session
 from archonctl.probe.shape import Shape
 from archonctl.probe.values import Depth, Leg
@@ -25,6 +28,9 @@ QUICK_ATTEMPTS = 6
 QUICK_S = 3.0
 """A flight that is over so soon is repeated more often: a machine that looks away for a moment misses most of it."""
 _FIRST_PROMPT = 16
+_PASSING = {"engine-busy", "queue-full"}
+"""Faults that may be of a moment only. An idle engine that refuses again and again has no room."""
+T = TypeVar("T")
 
 
 async def capacity(session: Session, depth: Depth) -> Leg:
@@ -41,11 +47,43 @@ async def capacity(session: Session, depth: Depth) -> Leg:
     shape, pace = await calibrate(session, LEG)
     session.facts["prefill_tokens_per_s"] = round(pace.tokens / pace.prefill_s, 1)
     session.facts["calibration_tokens"] = pace.tokens
-    if depth == "admission":
-        requests = await _requests(session, pace, 1, LEG)
+    return await (_admitted if depth == "admission" else _held)(session, shape, pace)
+
+
+async def _undisturbed(session: Session, fly_once: Callable[[], Awaitable[T]]) -> T:
+    """What one flight on an idle engine gives. One that others disturbed, or that was refused for a moment, is flown
+    again a few times, each time after waiting for the engine to be idle: what is seen of an engine by itself counts.
+
+    With ``--when-idle`` it is given up the moment that others come. Raises Fault.
+    """
+    for flown in itertools.count(1):
+        await wait_idle(session)
+        try:
+            return await fly_once()
+        except Fault as fault:
+            if fault.code not in _PASSING or (session.when_idle and fault.code == "engine-busy"):
+                raise
+            wait = pause_s(fault.retry_after, flown)
+            if wait is None:
+                raise _limited(fault) if flown < TRIES else fault from None
+        await asyncio.sleep(wait)
+    raise AssertionError("an endless loop ended")
+
+
+def _limited(fault: Fault) -> Fault:
+    """A server that asks to come again much later limits a rate."""
+    said = f"{fault.message}: asked to come again after {fault.retry_after}, which is not waited for"
+    return unseen("engine-busy", said, actual=fault.actual, evidence=fault.evidence)
+
+
+async def _admitted(session: Session, shape: Shape, pace: Pace) -> Leg:
+    requests = await _requests(session, pace, 1, LEG)
+
+    async def once() -> Leg:
         flight = await fly(session, shape, requests, _deadlines(session, pace, 1), LEG)
         return _with_numbers(session, judge(Flown(_streams(flight), others=flight.others), session), flight)
-    return await _held(session, shape, pace)
+
+    return await _undisturbed(session, once)
 
 
 def judge(flown: Flown, session: Session) -> Leg:
@@ -57,26 +95,46 @@ def judge(flown: Flown, session: Session) -> Leg:
         raise
 
 
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """One flight that is to prove that all was held: what it showed, and how long it took in seconds."""
+
+    flight: Flight
+    flown: Flown
+    seconds: float
+
+
 async def _held(session: Session, shape: Shape, pace: Pace) -> Leg:
-    clock = asyncio.get_running_loop().time
     answer = answer_tokens(session.contract, pace, 1)
     for attempt in itertools.count(1):
         requests = await _requests(session, pace, answer, LEG)
-        await wait_idle(session)
-        before, began = await preemptions(session), clock()
-        flight = await fly(session, shape, requests, _deadlines(session, pace, answer), LEG)
-        quick = clock() - began < QUICK_S
-        flown = _flown(session, shape, flight, attempt, (before, await preemptions(session)))
-        _facts(session, flight, flown, attempt)
+        tried = await _undisturbed(session, partial(_try, session, shape, pace, requests, attempt))
+        _facts(session, tried, attempt)
         try:
-            return _with_numbers(session, judge(flown, session), flight)
+            return _with_numbers(session, judge(tried.flown, session), tried.flight)
         except Fault as fault:
-            most = QUICK_ATTEMPTS if quick else ATTEMPTS
-            if fault.code != "hold-unproven" or short_answers(flown) or attempt >= most:
+            most = QUICK_ATTEMPTS if tried.seconds < QUICK_S else ATTEMPTS
+            if fault.code != "hold-unproven" or short_answers(tried.flown) or attempt >= most:
                 raise
-        low = flown.hold is not None and flown.hold.together
+        low = tried.flown.hold is not None and tried.flown.hold.together
         answer = shorter(answer) if low else answer_tokens(session.contract, pace, attempt + 1)
     raise AssertionError("an endless loop ended")
+
+
+async def _try(session: Session, shape: Shape, pace: Pace, requests: list[Request], attempt: int) -> _Tried:
+    """One flight. Raises Fault ``engine-busy`` where others took part, and what was seen fails for it or may."""
+    clock = asyncio.get_running_loop().time
+    answer = min(request.answer for request in requests)
+    before, began = await preemptions(session), clock()
+    flight = await fly(session, shape, requests, _deadlines(session, pace, answer), LEG)
+    seconds = clock() - began
+    tried = _Tried(flight, _flown(session, shape, flight, attempt, (before, await preemptions(session))), seconds)
+    try:
+        judge(tried.flown, session)
+    except Fault as fault:
+        if fault.code == "engine-busy":
+            raise
+    return tried
 
 
 def _flown(
@@ -123,7 +181,8 @@ def _streams(flight: Flight) -> tuple[Answered, ...]:
     )
 
 
-def _facts(session: Session, flight: Flight, flown: Flown, attempt: int) -> None:
+def _facts(session: Session, tried: _Tried, attempt: int) -> None:
+    flight, flown = tried.flight, tried.flown
     assert flown.hold is not None
     session.facts |= {
         "prompt_tokens": sum(request.prompt_tokens for request in flight.requests),

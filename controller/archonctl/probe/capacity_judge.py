@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from archonctl.deployment.schema import Contract
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.hold import Hold
+from archonctl.probe.readback import read_back
 from archonctl.probe.values import Leg
 
 LEG = "capacity"
@@ -62,13 +63,8 @@ def flown_json(flown: Flown) -> dict[str, object]:
 
 
 def flown_from(value: Mapping[str, object]) -> Flown:
-    """The reverse. Raises TypeError, ValueError or KeyError for anything else."""
-    hold, streams = value["hold"], value["streams"]
-    if not isinstance(streams, list) or not (hold is None or isinstance(hold, dict)):
-        raise TypeError("not what a flight showed")
-    rest = {name: each for name, each in value.items() if name not in ("hold", "streams")}
-    found = None if hold is None else Hold(**{**hold, "stalled": tuple(hold["stalled"])})
-    return Flown(tuple(Answered(**each) for each in streams), found, **rest)  # type: ignore[arg-type]
+    """The reverse. Raises TypeError or ValueError for anything else."""
+    return read_back(Flown, value)
 
 
 def judge_flown(flown: Flown, contract: Contract) -> Leg:

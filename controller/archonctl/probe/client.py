@@ -1,9 +1,9 @@
 """A small HTTP client that an unsound server can neither hang, fill nor lead elsewhere.
 
 Every request has a connect bound, a total deadline (which beats a server that sends a byte a second) and a bound on
-the bytes read. Redirects are reported, never followed; compressed bodies are refused (a small one may unpack to
-gigabytes); the environment's proxies are ignored; connections are not reused, because a server that closes an idle
-one would look like a server that died.
+the bytes read, unpacked ones too. Redirects are reported, never followed, and cookies not kept (one might send all
+requests to one of several replicas); the environment's proxies are ignored; connections are not reused, because a
+server that closes an idle one would look like a server that died.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ import asyncio
 import errno
 import socket
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 
 import httpx
 
 from archonctl.probe.address import Addresses
+from archonctl.probe.body import Stream, is_json
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import parse_json
 from archonctl.probe.limits import Limits
@@ -29,6 +33,7 @@ from archonctl.probe.values import Proof
 
 _OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.ENOBUFS}
 _AUTH = {401, 403}
+_CLOSED_KEPT = 4096
 _NOTED = 8192
 """Bytes of an answer that are looked at for its proof."""
 
@@ -40,6 +45,7 @@ class Answer:
     status: int
     body: bytes
     content_type: str
+    retry_after: str = ""
 
 
 class Http:
@@ -54,6 +60,12 @@ class Http:
         self.has_key = bool(key)
         self.limits = limits
         self.requests = 0
+        self.generating: frozenset[str] = frozenset()
+        """Paths on which a request occupies the engine."""
+        self.open_now = 0
+        """Requests on those paths that are open."""
+        self.closed_at: deque[float] = deque(maxlen=_CLOSED_KEPT)
+        """When the last of them were closed, by the loop's clock: an engine may count one for a while longer."""
         self.exchanges: dict[tuple[str, int], Proof] = {}
         """What was asked since this was last emptied: one for each request line and status."""
         self._redact = Redactor((key,))
@@ -66,6 +78,7 @@ class Http:
             verify=tls_context(where.ca_file) if where.public.startswith("https:") else False,
             trust_env=False,
             follow_redirects=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             timeout=httpx.Timeout(None, connect=limits.connect_s),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             transport=transport,
@@ -99,7 +112,7 @@ class Http:
                 async for block in stream.blocks(max_bytes):
                     got += block
                 self.note(method, path, stream.status, bytes(got))
-                return Answer(stream.status, bytes(got), stream.content_type)
+                return Answer(stream.status, bytes(got), stream.content_type, stream.retry_after)
         except TimeoutError:
             raise Fault(
                 "request-timeout",
@@ -113,6 +126,8 @@ class Http:
     async def open(self, method: str, path: str, body: bytes | None, key: str | None = None) -> AsyncIterator[Stream]:
         """The answer as it comes. The caller sets the deadline. Raises Fault."""
         self.requests += 1
+        occupies = path in self.generating
+        self.open_now += occupies
         headers = {"Content-Type": "application/json"} if body is not None else {}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
@@ -124,13 +139,18 @@ class Http:
             response = await self._client.send(request, stream=True)
             try:
                 self.certificate = self.certificate or certificate_of(response)
-                yield Stream(response, f"{method} {path}", self)
+                note = partial(self.note, method, path, response.status_code)
+                yield Stream(response, f"{method} {path}", self.excerpt, note)
             finally:
                 await response.aclose()
         except httpx.HTTPError as err:
             raise self._fault(err, method, path) from err
         except httpx.InvalidURL as err:
             raise unseen("address-invalid", f"{url} is not an address: {err}") from err
+        finally:
+            if occupies:
+                self.open_now -= 1
+                self.closed_at.append(asyncio.get_running_loop().time())
 
     def note(self, method: str, path: str, status: int, body: bytes | str) -> None:
         """Keep what was answered, as a proof; alike ones are counted."""
@@ -167,27 +187,43 @@ class Http:
         return Fault("connect-failed", f"{place}: {self.excerpt(str(cause or err))}")
 
     def json(self, answer: Answer, what: str) -> object:
-        """The JSON of a 200 answer. Raises Fault for any other status, type or content."""
+        """The JSON of a 200 answer. Raises Fault for any other status or content."""
         self.must_be_ok(answer, what)
-        self.must_be_json(answer.content_type, what, answer.body)
-        return parse_json(answer.body, self.excerpt(answer.body))
+        return self.read_json(answer.content_type, answer.body, what)
 
-    def must_be_json(self, content_type: str, what: str, body: bytes = b"") -> None:
-        """Raise Fault ``answer-wrong-type`` unless the type is JSON."""
-        if content_type != "application/json":
-            raise Fault(
-                "answer-wrong-type",
-                f"{what} answered {content_type or 'no content type'} instead of application/json",
-                expected="application/json",
-                actual=content_type or "none",
-                evidence=self.excerpt(body),
-            )
+    def read_json(self, content_type: str, body: bytes, what: str) -> object:
+        """The JSON in a body. Clients read it under any content type; what is none by its type and its content is
+        Fault ``answer-wrong-type``, and what is none by its content alone is as ``parse_json`` says."""
+        evidence = self.excerpt(body)
+        if is_json(content_type):
+            return parse_json(body, evidence)
+        try:
+            found = parse_json(body)
+        except Fault:
+            found = None
+        if isinstance(found, dict | list):
+            return found
+        raise Fault(
+            "answer-wrong-type",
+            f"{what} answered {self.excerpt(content_type) or 'no content type'} instead of application/json",
+            expected="application/json",
+            actual=self.excerpt(content_type) or "none",
+            evidence=evidence,
+        )
 
     def must_be_ok(self, answer: Answer, what: str) -> None:
-        """Raise Fault unless the status is 200. A refused key is "no evidence", never "broken"."""
+        """Raise Fault unless the status is 200. A refused key, and a rate that is limited, are "no evidence"."""
         evidence = self.excerpt(answer.body)
         if answer.status in _AUTH:
             raise self.auth_fault(answer.status, what, evidence)
+        if answer.status == 429:
+            raise unseen(
+                "engine-busy",
+                f"{what} answered HTTP 429 to a small request, again and again: {evidence}",
+                expected="HTTP 200",
+                actual="HTTP 429",
+                evidence=evidence,
+            )
         if answer.status != 200:
             raise Fault(
                 "answer-wrong-status",
@@ -212,61 +248,6 @@ class Http:
             actual=f"HTTP {status}",
             evidence=evidence,
         )
-
-
-class Stream:
-    """An answer whose head was read."""
-
-    def __init__(self, response: httpx.Response, what: str, http: Http) -> None:
-        self.status = response.status_code
-        self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        self._response = response
-        self._what = what
-        self._http = http
-        self._refuse_detours()
-
-    def _refuse_detours(self) -> None:
-        headers = self._response.headers
-        if 300 <= self.status < 400:
-            target = self._http.excerpt(headers.get("location", "nowhere"))
-            raise Fault(
-                "redirected",
-                f"{self._what} answered HTTP {self.status} to {target}: that is not this engine, and is not followed",
-                expected="HTTP 200",
-                actual=f"HTTP {self.status}",
-                evidence=f"location: {target}",
-            )
-        encoding = headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
-            raise Fault(
-                "answer-compressed",
-                f"{self._what} answered in {self._http.excerpt(encoding)} although no compression was accepted",
-                expected="identity",
-                actual=self._http.excerpt(encoding),
-            )
-
-    async def blocks(self, max_bytes: int) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises Fault ``body-too-large`` once ``max_bytes`` are passed."""
-        got = 0
-        async with aclosing(self._response.aiter_raw()) as raw:  # type: ignore[type-var]
-            async for block in raw:
-                got += len(block)
-                if got > max_bytes:
-                    raise Fault(
-                        "body-too-large",
-                        f"{self._what} answered more than {max_bytes:,} bytes",
-                        expected=f"at most {max_bytes:,} bytes",
-                        actual=f"{got:,} bytes and more",
-                        evidence=self._http.excerpt(block),
-                    )
-                yield block
-
-    async def rest(self, max_bytes: int) -> bytes:
-        """The whole body. The caller sets the deadline."""
-        body = b"".join([block async for block in self.blocks(max_bytes)])
-        method, _, path = self._what.partition(" ")
-        self._http.note(method, path, self.status, body)
-        return body
 
 
 def _os_error(err: BaseException | None) -> OSError | None:

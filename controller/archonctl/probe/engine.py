@@ -9,11 +9,17 @@ from dataclasses import replace
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import as_int, parse_json, pick
 from archonctl.probe.metrics import PREEMPTION_SAMPLES, Load, load_of_json, load_of_metrics, samples
+from archonctl.probe.patience import patiently
 from archonctl.probe.session import Session
+from archonctl.probe.shape import Shape
 
 LINGERS_S = 2.0
 """An engine may still count a request for a moment after its answer has ended."""
-_GONE = {"connection-dropped", "connect-refused", "connect-failed", "connect-timeout", "request-timeout"}
+_STALE_S, _STEP_S = 1.0, 5.0
+"""A gauge that does not fall for so long may be of a step long ago; how long one token may take to renew it."""
+_STEPPING = 15
+_LATE = "request-timeout"
+_GONE = {"connection-dropped", "connect-refused", "connect-failed", "connect-timeout", _LATE}
 
 
 async def count_tokens(session: Session, text: str) -> int:
@@ -27,7 +33,7 @@ async def count_tokens(session: Session, text: str) -> int:
     body = json.dumps({session.api.tokenize_field: text, **session.api.tokenize_extra}).encode()
     try:
         bound = session.limits.body_bytes + 16 * len(body)
-        answer = await session.http.post(path, body, session.limits.tokenize_s, bound)
+        answer = await patiently(lambda: session.http.post(path, body, session.limits.tokenize_s, bound))
         value = session.http.json(answer, path)
     except Fault as fault:
         if fault.status == "no evidence":
@@ -68,9 +74,25 @@ async def load(session: Session) -> Load | None:
 
 
 async def preemptions(session: Session) -> float | None:
-    """Preemptions or retractions so far; None where the engine does not count them."""
-    text = await read_text(session, session.api.metrics)
+    """Preemptions or retractions so far; None where the engine does not count them, or is too busy to tell."""
+    try:
+        text = await read_text(session, session.api.metrics)
+    except Fault as fault:
+        if fault.code != _LATE:
+            raise
+        return None
     return None if text is None else samples(text, PREEMPTION_SAMPLES)
+
+
+async def _load_or_busy(session: Session) -> Load | None:
+    """The load; one request where the engine is too busy to tell (the ik fork answers nothing while it reads a
+    prompt: ik_llama.cpp issue 1210)."""
+    try:
+        return await load(session)
+    except Fault as fault:
+        if fault.code != _LATE:
+            raise
+        return Load(1, None)
 
 
 async def read_text(session: Session, path: str) -> str | None:
@@ -93,9 +115,9 @@ async def wait_idle(session: Session) -> None:
     """
     clock = asyncio.get_running_loop().time
     limits, patient = session.limits, session.when_idle
-    end, idle_since = clock() + (limits.patient_s if patient else limits.idle_s), None
+    began, idle_since, stepped = clock(), None, False
     while True:
-        now = await load(session)
+        now = await _load_or_busy(session)
         if now is None or not now.total:
             idle_since = clock() if idle_since is None else idle_since
             if not patient or now is None or clock() - idle_since >= limits.settled_s:
@@ -103,28 +125,49 @@ async def wait_idle(session: Session) -> None:
         else:
             idle_since = None
             session.tell("capacity", 0, session.contract.tokens, f"waiting for {now.total:,} requests of others to end")
-        if clock() >= end:
-            running = now.total if now else 0
-            raise unseen(
-                "engine-busy",
-                f"{running:,} requests run or wait on the engine: the contract is only probed on an idle one",
-                expected="0 requests",
-                actual=f"{running:,} requests",
-            )
-        await asyncio.sleep(min(0.25, limits.idle_s))
+        if clock() - began >= (limits.patient_s if patient else limits.idle_s):
+            raise _not_idle(now.total if now else 0)
+        if now is not None and now.gauge and now.total and not stepped and clock() - began >= _STALE_S:
+            await _step(session)
+            stepped = True
+        else:
+            await asyncio.sleep(min(0.25, limits.idle_s))
+
+
+def _not_idle(running: int) -> Fault:
+    return unseen(
+        "engine-busy",
+        f"{running:,} requests run or wait on the engine: the contract is only probed on an idle one",
+        expected="0 requests",
+        actual=f"{running:,} requests",
+    )
+
+
+async def _step(session: Session) -> None:
+    """Make an engine that is idle take a step, so that its gauges are written: one token, and no word on what of it."""
+    shape = session.shape or Shape.first(session.api, session.model)
+    body = shape.body(session.prompts.text(_STEPPING, 2), 1, stream=False)
+    try:
+        await session.http.post(shape.path, body, _STEP_S, session.limits.body_bytes)
+    except Fault:
+        return  # refused in this form, or nothing came in time: what the gauge says next decides
 
 
 async def must_be_alone(session: Session) -> None:
     """After a measurement, with no request of ours open. Raises Fault ``engine-busy`` if somebody else's runs: the
     figures are of both then. A request that has just ended may still be counted for a moment."""
     clock = asyncio.get_running_loop().time
-    end = clock() + LINGERS_S
-    while (now := await load(session)) is not None and now.total:
-        if clock() >= end:
+    end, stepped = clock() + LINGERS_S, False
+    while (now := await _load_or_busy(session)) is not None and now.total:
+        if clock() < end:
+            await asyncio.sleep(0.1)
+        elif now.gauge and not stepped:
+            await _step(session)
+            stepped = True
+        else:
             raise unseen(
                 "engine-busy",
                 f"{now.total:,} requests of others run: what was measured is not of the engine alone",
                 expected="0 requests of others",
                 actual=f"{now.total:,} requests",
             )
-        await asyncio.sleep(0.1)

@@ -9,6 +9,7 @@ from archonctl.probe.values import Leg, LegStatus
 
 class Fault(Exception):
     """A check that was not passed. ``status`` is "fail", or "no evidence" where the engine may be sound.
+    ``http_status`` and ``retry_after`` are of the answer that was refused, if one was.
 
     Never leaves the room: ``probe_endpoint`` turns it into a :class:`~archonctl.probe.values.Leg`.
     """
@@ -23,6 +24,7 @@ class Fault(Exception):
         actual: str = "",
         evidence: str = "",
         http_status: int = 0,
+        retry_after: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -32,6 +34,7 @@ class Fault(Exception):
         self.actual = actual
         self.evidence = evidence
         self.http_status = http_status
+        self.retry_after = retry_after
         self.observed: Mapping[str, object] = {}
 
     def leg(self, leg_id: str, *, required: bool = True) -> Leg:

@@ -51,13 +51,25 @@ class Flight:
     looking: asyncio.Task[None] | None = None
     lag_s: float = 0.0
     """Longest time for which this client was seen not to look: events closer than that may be out of order."""
+    turn: int = 0
+    """Which turn of the loop this is, counted where something was seen: what a single read held is seen in one turn."""
+    _turning: bool = False
 
     def note(self, index: int, change: Change, seen: Seen) -> None:
         """Take one event of one stream."""
         self.seen[index] = seen
         if change in ("token", "finish"):
             self.started.add(index)
-            self.ticks.append(Tick(self.clock(), index, change, seen.tokens))
+            self.ticks.append(Tick(self.clock(), index, change, seen.tokens, self._this_turn()))
+
+    def _this_turn(self) -> int:
+        if not self._turning:
+            self._turning = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        return self.turn
+
+    def _next_turn(self) -> None:
+        self._turning, self.turn = False, self.turn + 1
 
     @property
     def done_tokens(self) -> int:

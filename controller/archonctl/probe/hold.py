@@ -19,18 +19,31 @@ READ_GAP_S = 0.0005
 WORKED_SHARE = 0.75
 """Reads a token of a late answer, as a share of the first one's, at least. An engine that had let it in during the
 first half of the first answer and held its text back would show at most half of it bit by bit."""
+BITS = 16
+"""Reads of the first answer, at least, before anything is concluded from what another one did not show meanwhile. A
+proxy may pass an answer on in pieces of some kilobytes, or whole: each stream is seen late by one piece then."""
 STALL_S = 2.0
-STALL_TICKS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One event of one stream: sent, a token (``tokens`` answered so far), or the end of the answer."""
+    """One event of one stream: sent, a token (``tokens`` answered so far), or the end of the answer.
+
+    ``read``: the number of the look at the sockets in which it was seen; events of one stream and one look came in one
+    piece. None where that was not noted: events less than ``READ_GAP_S`` apart did.
+    """
 
     at: float
     stream: int
     kind: TickKind
     tokens: int = 0
+    read: int | None = None
+
+    def is_of(self, read: Tick) -> bool:
+        """True if it came in one piece with ``read``, the first one of a piece of this stream."""
+        if self.read is None or read.read is None:
+            return self.at - read.at <= READ_GAP_S
+        return self.read == read.read
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +113,32 @@ def _scaled(ticks: Sequence[Tick], answers: Mapping[int, int]) -> Sequence[Tick]
 
 
 def _worked_late(ticks: Sequence[Tick], prompts: Mapping[int, int], stalled: tuple[int, ...]) -> bool:
-    """True if every late or stalled stream advanced after the first end, in as many reads a token as the first one."""
+    """True if every late or stalled stream advanced after the first end, in as many reads a token as the first one,
+    which was seen bit by bit."""
     end = next((i for i, tick in enumerate(ticks) if tick.kind == "finish"), None)
     if end is None:
         return False
     first, began = ticks[end].stream, {tick.stream for tick in ticks[:end] if tick.kind == "token"}
-    pattern = _reads(ticks[: end + 1], first) / max(1, ticks[end].tokens)
+    shown = len(_reads(ticks[: end + 1], first))
+    if shown < BITS:
+        return False
+    pattern = shown / max(1, ticks[end].tokens)
     late = [stream for stream in prompts if stream != first and (stream not in began or stream in stalled)]
     for stream in late:
         before = max((t.tokens for t in ticks[:end] if t.stream == stream), default=0)
         whole = max((t.tokens for t in ticks if t.stream == stream), default=0)
-        if whole <= before or _reads(ticks[end:], stream) < WORKED_SHARE * pattern * (whole - before):
+        if whole <= before or len(_reads(ticks[end:], stream)) < WORKED_SHARE * pattern * (whole - before):
             return False
     return bool(late)
 
 
-def _reads(ticks: Iterable[Tick], stream: int) -> int:
-    """In how many separate reads a stream was seen to advance."""
-    reads, last = 0, -1.0
+def _reads(ticks: Iterable[Tick], stream: int) -> list[float]:
+    """When a stream's tokens came, piece by piece."""
+    reads: list[Tick] = []
     for tick in ticks:
-        if tick.stream == stream and tick.kind == "token" and (not reads or tick.at - last > READ_GAP_S):
-            reads, last = reads + 1, tick.at
-    return reads
+        if tick.stream == stream and tick.kind == "token" and not (reads and tick.is_of(reads[-1])):
+            reads.append(tick)
+    return [each.at for each in reads]
 
 
 def _first_tick(tick: Tick) -> bool:
@@ -141,18 +158,18 @@ def _advanced(ticks: Sequence[Tick], prompts: Mapping[int, int]) -> bool:
     if len(prompts) == 1:
         return True
     started: set[int] = set()
-    reads: dict[int, list[float]] = {stream: [] for stream in prompts}
+    reads: dict[int, list[Tick]] = {stream: [] for stream in prompts}
     for tick in ticks:
         if tick.kind == "sent":
             continue
         if len(started) == len(prompts):
-            times = reads[tick.stream]
-            if not times or tick.at - times[-1] > READ_GAP_S:
-                times.append(tick.at)
+            own = reads[tick.stream]
+            if not (own and tick.is_of(own[-1])):
+                own.append(tick)
         if tick.kind == "finish":
             break
         started.add(tick.stream)
-    return all(len(times) >= 2 for times in reads.values())
+    return all(len(own) >= 2 for own in reads.values())
 
 
 def _stalled(ticks: Sequence[Tick], prompts: Mapping[int, int]) -> tuple[int, ...]:
@@ -160,10 +177,9 @@ def _stalled(ticks: Sequence[Tick], prompts: Mapping[int, int]) -> tuple[int, ..
     end = next((i for i, tick in enumerate(ticks) if tick.kind == "finish"), None)
     if end is None:
         return ()
-    before = [tick for tick in ticks[:end] if tick.kind == "token"]
-    own = [tick.at for tick in before if tick.stream == ticks[end].stream]
-    last = {tick.stream: tick.at for tick in before}
-    if len(own) <= STALL_TICKS:
+    own = _reads(ticks[:end], ticks[end].stream)
+    last = {tick.stream: tick.at for tick in ticks[:end] if tick.kind == "token"}
+    if len(own) <= BITS:
         return ()
-    since = min(own[-STALL_TICKS], ticks[end].at - STALL_S)
+    since = min(own[-BITS], ticks[end].at - STALL_S)
     return tuple(stream for stream in prompts if stream in last and last[stream] < since)

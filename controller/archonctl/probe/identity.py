@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 
 from archonctl.ledger.values import BootLedger
+from archonctl.probe.readback import read_back
 from archonctl.probe.values import Leg, Proof
 
 LEG = "identity"
@@ -48,10 +49,11 @@ def process_json(process: Process) -> dict[str, object]:
 
 
 def process_from(value: Mapping[str, object]) -> tuple[Process, bool | None]:
-    """The reverse, and what the comparison of arguments gave. Raises TypeError or KeyError for anything else."""
+    """The reverse, and what the comparison of arguments gave. Raises TypeError, ValueError or KeyError for anything
+    else."""
     rest = dict(value)
     runs = rest.pop("argv_runs")
-    return Process(**rest), runs if isinstance(runs, bool) else None  # type: ignore[arg-type]
+    return read_back(Process, rest), runs if isinstance(runs, bool) else None
 
 
 def argv_runs(process: Process) -> bool | None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 
 from archonctl.probe.faults import Fault
 
 MOST = 2**53
 """No count of tokens or requests is larger; a server may well send a number that no float can hold."""
+_DIGITS = 16
 
 
 def parse_json(body: bytes, evidence: str = "") -> object:
-    """The value in ``body``. Raises Fault ``answer-not-utf8`` or ``answer-not-json``."""
+    """The value in ``body``, of which a byte order mark is no part (RFC 8259, 8.1). Raises Fault ``answer-not-utf8``
+    or ``answer-not-json``."""
     try:
-        text = body.decode("utf-8")
+        text = body.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as err:
         raise Fault(
             "answer-not-utf8",
@@ -43,7 +46,9 @@ def pick(value: object, *keys: str | int) -> object:
 
 
 def as_int(value: object) -> int | None:
-    """A whole number from 0 to ``MOST``, or None. ``true`` is no number."""
+    """A whole number from 0 to ``MOST``, or None. ``true`` is no number; a string of digits is (gateways write so)."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
         return None
     return int(value) if value == int(value) else None

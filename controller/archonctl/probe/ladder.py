@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 
 from archonctl.probe.address import model_names
 from archonctl.probe.answers import (
@@ -17,6 +19,7 @@ from archonctl.probe.capacity_judge import ABORTED
 from archonctl.probe.client import Answer
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import as_str, parse_json, pick
+from archonctl.probe.patience import patiently
 from archonctl.probe.session import Session
 from archonctl.probe.tls import judge_certificate
 from archonctl.probe.values import Leg
@@ -32,6 +35,7 @@ _TRANSPORT_CODES = {
     "answer-not-http",
 }
 _NOT_READY = {"loading", "loading model", "starting", "stopping", "initializing"}
+_LOADING = re.compile(r"\bloading\b|\bnot ready\b|\bstarting\b|warming up", re.I)
 _WRONG_KEY = "archonctl-probe-not-the-key"
 _QUESTION = "Reply with one short sentence."
 
@@ -74,27 +78,31 @@ async def health(session: Session) -> Leg:
     said = session.http.excerpt(answer.body)
     if answer.status in session.api.loading_statuses:
         raise unseen("engine-loading", f"HTTP {answer.status}: the engine is not ready: {said}", evidence=said)
-    session.http.must_be_ok(answer, session.api.health)
+    must_be_healthy(session, answer)
     word = _health_word(answer)
     if word in _NOT_READY:
         raise unseen("engine-loading", f"the engine says that it is {word}", evidence=said)
-    return Leg("health", "pass", f"{session.api.health} answers HTTP 200", evidence=said)
+    return Leg("health", "pass", f"{session.api.health} answers HTTP {answer.status}", evidence=said)
+
+
+def must_be_healthy(session: Session, answer: Answer) -> None:
+    """Any success will do: what a health path says beside it, if anything, is nobody's promise. Raises Fault."""
+    if not 200 <= answer.status < 300:
+        session.http.must_be_ok(answer, session.api.health)
 
 
 def _health_word(answer: Answer) -> str:
-    if answer.content_type != "application/json" or not answer.body.strip():
-        return ""
     try:
         return as_str(pick(parse_json(answer.body), "status")).lower()
     except Fault:
-        return ""  # what /health says beside its status is nobody's promise
+        return ""  # no JSON: nothing is said
 
 
 async def auth(session: Session) -> Leg:
     """The engine lets this probe look. A refused key says nothing of the contract: "no evidence"."""
     path = session.api.models
     try:
-        answer = await session.http.get(path, session.limits.read_s, session.limits.body_bytes)
+        answer = await patiently(lambda: session.http.get(path, session.limits.read_s, session.limits.body_bytes))
     except Fault as fault:
         session.model_answer = fault
         return Leg("auth", "pass", "nothing was refused")
@@ -201,7 +209,9 @@ async def generation(session: Session) -> Leg:
     """One real, bounded answer. Reasoning text counts; an error inside a 200 does not."""
     path, answer = await _ask(session)
     said = session.http.excerpt(answer.body)
-    if answer.status != 200 and answer.status not in (401, 403):
+    if answer.status == 503 and _LOADING.search(said):
+        raise unseen("engine-loading", f"{path} answered HTTP 503: {said}", evidence=said)
+    if answer.status not in (200, 401, 403, 429):
         raise Fault(
             "generation-failed",
             f"{path} answered HTTP {answer.status}: {said}",
@@ -259,18 +269,17 @@ async def _ask(session: Session) -> tuple[str, Answer]:
     answer: Answer | None = None
     for path, body in paths:
         session.tell("generation", 0, GENERATION_TOKENS, path)
-        first, answer = (
-            answer,
-            await session.http.post(
-                path, json.dumps(body).encode(), session.limits.generation_s, session.limits.body_bytes
-            ),
-        )
+        first, answer = answer, await patiently(partial(_posted, session, path, json.dumps(body).encode()))
         if answer.status not in (400, 404, 405, 422, 501):
             return path, answer
         answer = first or answer
     if answer is None:
         raise unseen("", "the engine has neither a chat nor a completions path")
     return paths[0][0], answer
+
+
+async def _posted(session: Session, path: str, body: bytes) -> Answer:
+    return await session.http.post(path, body, session.limits.generation_s, session.limits.body_bytes)
 
 
 def _error_in_200(session: Session, path: str, message: str) -> Fault:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from archonctl.probe.jsonread import MOST, as_int, items, pick
+from archonctl.probe.jsonread import MOST, as_int, pick
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^\n]*\})?[ \t]+([0-9.eE+-]+)", re.M)
 _OTHER_RANK = re.compile(r'[{,]tp_rank="(?!0")')
@@ -28,6 +28,8 @@ class Load:
     """Requests on the engine now. ``waiting`` is None where it does not say.
 
     ``exact`` is False where the figure is a gauge that may lag behind by many steps (SGLang writes it now and then).
+    ``gauge``: it is only written when the engine steps. vLLM keeps the last figure for ever where all requests were
+    aborted at once (vLLM issues 22545 and 29928).
     """
 
     running: int
@@ -35,6 +37,7 @@ class Load:
     exact: bool = True
     slots: int | None = None
     """How many can run at all, where that is told along with it."""
+    gauge: bool = False
 
     @property
     def total(self) -> int:
@@ -64,13 +67,21 @@ def load_of_metrics(text: str) -> Load | None:
     running, waiting = samples(text, RUNNING_SAMPLES), samples(text, WAITING_SAMPLES)
     if running is None and waiting is None:
         return None
-    return Load(round(running or 0), None if waiting is None else round(waiting), exact="sglang:" not in text)
+    lags = "sglang:" in text
+    return Load(round(running or 0), None if waiting is None else round(waiting), exact=not lags, gauge=True)
+
+
+def _slot_works(slot: object) -> bool | None:
+    """llama.cpp before b4027 has ``state`` (0: idle) instead of ``is_processing`` (pull request 10162); None where
+    neither is there."""
+    works, state = pick(slot, "is_processing"), as_int(pick(slot, "state"))
+    return works if isinstance(works, bool) else None if state is None else state > 0
 
 
 def load_of_json(value: object) -> Load | None:
     """The same from llama.cpp ``/slots`` (which knows no queue) or radiance ``/load``."""
     if isinstance(value, list):
-        busy = sum(1 for slot in items(value) if pick(slot, "is_processing") is True)
-        return Load(busy, None, slots=len(value) or None)
+        busy = [_slot_works(slot) for slot in value]
+        return None if None in busy else Load(sum(each is True for each in busy), None, slots=len(value) or None)
     running, waiting = as_int(pick(value, "running")), as_int(pick(value, "waiting"))
     return None if running is None and waiting is None else Load(running or 0, waiting)

@@ -10,7 +10,9 @@ class Pace:
     """Measured on a smaller request: ``tokens`` were prefilled in ``prefill_s``, one answer token takes ``step_s``.
 
     ``steps_per_token``: answer tokens that another sequence generates while one prompt token is prefilled; None where
-    it could not be seen. ``overhead_tokens``: what the engine adds to a prompt (BOS, chat template).
+    it could not be seen. ``overhead_tokens``: what the engine adds to a prompt (BOS, chat template). ``in_one_piece``:
+    the answer came whole, as from a proxy that buffers: ``step_s`` is an upper bound then, and nothing comes before
+    the end.
     """
 
     tokens: int
@@ -18,6 +20,7 @@ class Pace:
     step_s: float
     steps_per_token: float | None
     overhead_tokens: int
+    in_one_piece: bool = False
 
     def prefill_bound_s(self, tokens: int) -> float:
         """Seconds that prefilling ``tokens`` may take: attention makes the cost grow with the square at worst."""

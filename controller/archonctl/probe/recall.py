@@ -16,6 +16,7 @@ from archonctl.probe.calibrate import calibrate
 from archonctl.probe.capacity_judge import truncated
 from archonctl.probe.engine import count_tokens, wait_idle
 from archonctl.probe.faults import Fault, unseen
+from archonctl.probe.patience import patiently
 from archonctl.probe.session import Session
 from archonctl.probe.values import Leg
 
@@ -64,8 +65,8 @@ async def _knows(session: Session, index: int, target: int, bound_s: float) -> b
     request: dict[str, object] = {"messages": [{"role": "user", "content": text}], "max_tokens": RECALL_ANSWER}
     request |= {"stream": False, "temperature": 0} | ({"model": session.model} if session.model else {})
     try:
-        body = json.dumps(request).encode()
-        answer = await session.http.post(session.api.chat, body, bound_s, session.limits.body_bytes)
+        body, limits = json.dumps(request).encode(), session.limits
+        answer = await patiently(lambda: session.http.post(session.api.chat, body, bound_s, limits.body_bytes))
     except Fault as fault:
         raise unseen("recall-unseen", f"the question was not answered: {fault.message}") from fault
     found = read_generation(session.http.json(answer, session.api.chat)) if answer.status == 200 else None

@@ -12,6 +12,7 @@ from archonctl.probe.client import Answer
 from archonctl.probe.engine import count_tokens
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import parse_json
+from archonctl.probe.patience import AGAIN, patiently
 from archonctl.probe.session import Session
 from archonctl.probe.values import Leg
 
@@ -47,7 +48,7 @@ async def refusal(session: Session) -> Leg:
     session.tell(LEG, 0, prompt.tokens, f"{prompt.tokens:,} tokens over a window of {window:,}")
     sent = asyncio.get_running_loop().time()
     try:
-        answer = await session.http.post(shape.path, body, bound_s, session.limits.body_bytes)
+        answer = await patiently(lambda: session.http.post(shape.path, body, bound_s, session.limits.body_bytes))
     except Fault as fault:
         if fault.code != "request-timeout":
             raise
@@ -70,7 +71,7 @@ def _judge(session: Session, answer: Answer, tokens: int, window: int, seconds: 
         raise session.http.auth_fault(answer.status, what, said)
     if answer.status == 200:
         raise _accepted(answer, tokens, what, said)
-    if answer.status >= 500:
+    if answer.status >= 500 and answer.status not in AGAIN:
         raise Fault(
             "over-window-server-error",
             f"{what}: HTTP {answer.status} instead of a refusal: {said}",
@@ -78,7 +79,7 @@ def _judge(session: Session, answer: Answer, tokens: int, window: int, seconds: 
             actual=f"HTTP {answer.status}",
             evidence=said,
         )
-    clean = answer.status in _CLEAN | session.api.over_window_statuses
+    clean = answer.status in (_CLEAN | session.api.over_window_statuses) - AGAIN
     error = _error(answer) if clean else None
     if error is None:
         raise unseen(

@@ -12,6 +12,7 @@ from archonctl.probe.capacity_judge import flown_from, judge_flown
 from archonctl.probe.faults import Fault
 from archonctl.probe.identity import judge_identity, process_from
 from archonctl.probe.ledger_leg import ledger_leg
+from archonctl.probe.readback import read_back
 from archonctl.probe.report import EngineReport, judge_report
 from archonctl.probe.stored import Stored, reread
 from archonctl.probe.values import Leg, Verdict, VerdictWord
@@ -131,7 +132,7 @@ _JUDGES: dict[str, Callable[[_Case], Leg]] = {
     ),
     "capacity": lambda case: judge_flown(flown_from(case.leg.observed), case.contract),
     "engine-report": lambda case: judge_report(
-        EngineReport(**case.leg.observed),  # type: ignore[arg-type]
+        read_back(EngineReport, case.leg.observed),
         case.contract,
         case.ledger,
         case.stored.model,

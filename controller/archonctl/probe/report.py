@@ -135,6 +135,7 @@ def read_cache_config(text: str, source: str) -> EngineReport:
 def served_tokens(report: EngineReport, window: int | None) -> EngineReport:
     """vLLM up to 0.20.0 states blocks // groups x block size for a hybrid: less than the concurrency that it states
     beside it serves. What is served decides; ``window`` is the length that the concurrency is about."""
+    report = replace(report, window=report.window or window)
     if report.concurrency is None:
         return report
     if not window:
@@ -202,6 +203,7 @@ def _contradiction(report: EngineReport, ledger: BootLedger | None) -> Leg | Non
     pool = pool_reading(ledger)
     for name, stated, logged in (
         ("n_ctx_slot", report.window, ledger.get("n_ctx_slot")),
+        ("max_model_len", report.window, ledger.get("max_model_len")),
         ("n_slots", report.slots, ledger.get("n_slots")),
         ("kv_tokens", report.kv_tokens, pool.value if pool else None),
         ("max_concurrency", report.concurrency, ledger.get("max_concurrency")),

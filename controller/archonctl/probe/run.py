@@ -17,11 +17,12 @@ from archonctl.probe.address import addresses, read_key
 from archonctl.probe.capacity import capacity
 from archonctl.probe.client import Http
 from archonctl.probe.engine import read_text
-from archonctl.probe.faults import Fault, unseen
+from archonctl.probe.faults import Fault
 from archonctl.probe.interference import interference
 from archonctl.probe.jsonread import parse_json
 from archonctl.probe.ledger_leg import ledger_leg, replicas_of
 from archonctl.probe.limits import Limits
+from archonctl.probe.patience import patiently
 from archonctl.probe.predictions import foretold, prefill_sizes, score_all
 from archonctl.probe.prefill import prefill
 from archonctl.probe.recall import recall
@@ -98,6 +99,7 @@ def probe_endpoint(
 
     async def run() -> Verdict:
         async with Http(where, key, bounds, transport) as http:
+            http.generating = frozenset({api.completions, api.chat})
             session = Session(http, endpoint, api, ledger, bounds, on_progress, deadline, extras.when_idle, log_name)
             return await _Run(session, on_leg, legs, stop_at_failure, extras, identity).verdict()
 
@@ -216,28 +218,36 @@ def _lets_on(leg: Leg) -> bool:
 
 
 async def _report(session: Session) -> Leg:
-    """What the engine itself says of its capacity, where it says anything."""
+    """What the engine itself says of its capacity, where it says anything: else the window of its model list."""
     api, path = session.api, session.api.report
     if not path or not api.report_format:
-        return Leg("engine-report", "skip", "this engine reports no capacity", code="report-silent", required=False)
+        return _listed(session, "this engine reports no capacity")
     answer = await session.http.get(path, session.limits.read_s, session.limits.body_bytes)
     if answer.status in (401, 403):
         raise session.http.auth_fault(answer.status, path, session.http.excerpt(answer.body))
     if answer.status != 200:
-        said = f"{path} answered HTTP {answer.status}"
-        return Leg("engine-report", "skip", said, code="report-silent", required=False)
+        return _listed(session, f"{path} answered HTTP {answer.status}")
     report = _clean(session, _read(session, answer.body, answer.content_type))
-    session.report = await _beside(session, report)
-    leg = judge_report(session.report, session.contract, session.ledger, session.endpoint.model.path)
-    return replace(leg, observed=report_json(session.report))
+    return _reported(session, await _beside(session, report))
+
+
+def _listed(session: Session, otherwise: str) -> Leg:
+    if session.window is None:
+        return Leg("engine-report", "skip", otherwise, code="report-silent", required=False)
+    return _reported(session, EngineReport(session.api.models, window=session.window))
+
+
+def _reported(session: Session, report: EngineReport) -> Leg:
+    session.report = report
+    leg = judge_report(report, session.contract, session.ledger, session.endpoint.model.path)
+    return replace(leg, observed=report_json(report))
 
 
 def _read(session: Session, body: bytes, content_type: str) -> EngineReport:
     path, form = session.api.report, session.api.report_format
     if form == "vllm-metrics":
         return read_cache_config(body.decode("utf-8", "replace"), path)
-    session.http.must_be_json(content_type, path, body)
-    value = parse_json(body, session.http.excerpt(body))
+    value = session.http.read_json(content_type, body, path)
     read = {"llamacpp-props": read_props, "sglang-server-info": read_sglang_info}.get(form, read_server_info)
     return read(value, path)
 
@@ -245,7 +255,8 @@ def _read(session: Session, body: bytes, content_type: str) -> EngineReport:
 async def _beside(session: Session, report: EngineReport) -> EngineReport:
     """The report with what another path adds to it: llama.cpp's slots, vLLM's window from its model list."""
     if session.api.report_format == "vllm-metrics":
-        return served_tokens(report, session.window)
+        named = f"{report.source} and {session.api.models}" if session.window else report.source
+        return served_tokens(replace(report, source=named), session.window)
     if session.api.report_format != "llamacpp-props" or session.api.busy != "/slots":
         return report
     text = await read_text(session, session.api.busy)
@@ -263,10 +274,11 @@ def _clean(session: Session, report: EngineReport) -> EngineReport:
 
 
 async def _alive(session: Session) -> Leg:
-    """The engine is still there after what it was asked."""
+    """The engine is still there after what it was asked. One that loads again was started again: it had died."""
+    limits = session.limits
     try:
-        answer = await session.http.get(session.api.health, session.limits.read_s, session.limits.body_bytes)
-        session.http.must_be_ok(answer, session.api.health)
+        answer = await patiently(lambda: session.http.get(session.api.health, limits.read_s, limits.body_bytes))
+        ladder.must_be_healthy(session, answer)
     except Fault as fault:
         if fault.status == "no evidence":
             raise
@@ -277,6 +289,4 @@ async def _alive(session: Session) -> Leg:
             actual=fault.actual or fault.code,
             evidence=fault.evidence,
         ) from fault
-    if answer.status in session.api.loading_statuses:
-        raise unseen("engine-loading", "the engine is loading again")
     return Leg("alive", "pass", "still healthy afterwards")

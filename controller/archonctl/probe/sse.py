@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+
 from archonctl.probe.faults import Fault
 
 MAX_EVENT_BYTES = 1024 * 1024
@@ -13,12 +15,15 @@ class SseParser:
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max = max_event_bytes
         self._rest = b""
+        self._begun = False
         self._data: list[bytes] = []
         self._size = 0
 
     def feed(self, block: bytes) -> list[bytes]:
         """Payloads completed by ``block``. Raises Fault ``body-too-large`` for one event without end."""
         text = self._rest + block
+        if not self._begun and len(text) >= len(codecs.BOM_UTF8):
+            text, self._begun = text.removeprefix(codecs.BOM_UTF8), True
         held_back = text.endswith(b"\r")  # the other half of a CR LF may still be under way
         lines = (text[:-1] if held_back else text).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._rest = lines.pop() + (b"\r" if held_back else b"")
@@ -31,8 +36,8 @@ class SseParser:
 
     def _line(self, line: bytes) -> list[bytes]:
         if not line:
-            done, self._data, self._size = self._data, [], 0
-            return [b"\n".join(done)] if done else []
+            done, self._data, self._size = b"\n".join(self._data), [], 0
+            return [done] if done.strip() else []
         name, _, value = line.partition(b":")
         if name in (b"data", b"error"):
             self._data.append(value.removeprefix(b" "))

@@ -16,6 +16,7 @@ from archonctl.ledger.reader import LedgerReader
 from archonctl.ledger.values import BootLedger, Reading, Remark
 from archonctl.memory.interval import Interval
 from archonctl.probe.ledger_leg import replicas_of
+from archonctl.probe.readback import read_back
 from archonctl.probe.redact import Redactor
 from archonctl.probe.values import Leg, LegStatus, Proof, VerdictWord
 
@@ -165,7 +166,7 @@ def _leg(value: Mapping[str, object]) -> Leg:
 
 def _proof(value: Mapping[str, object]) -> Proof:
     known = {name: value[name] for name in Proof.__slots__ if value.get(name) is not None}
-    return Proof(**{"text": "", **known})  # type: ignore[arg-type]
+    return read_back(Proof, {"text": "", **known})
 
 
 def ledger_from(value: Mapping[str, object]) -> BootLedger:

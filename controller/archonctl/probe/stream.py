@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import codecs
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
 from archonctl.probe.answers import read_refusal, refused
-from archonctl.probe.client import Stream
+from archonctl.probe.body import Stream
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import as_int, as_str, parse_json, pick
 from archonctl.probe.session import Session
@@ -15,6 +17,9 @@ from archonctl.probe.shape import Shape
 from archonctl.probe.sse import SseParser
 
 Change = Literal["", "progress", "token", "finish"]
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
+_TELLING = 6
+_BLANK = codecs.BOM_UTF8 + b" \r\n\t"
 
 
 @dataclass(slots=True)
@@ -84,22 +89,20 @@ async def run_stream(
     session: Session, shape: Shape, prompt: str, max_tokens: int, on_change: Callable[[Change, Seen], None]
 ) -> Seen:
     """Ask for ``max_tokens`` and follow the answer to its end; the caller sets the deadline. Raises Fault."""
-    seen = Seen()
-    what = f"POST {shape.path}"
+    seen, what = Seen(), f"POST {shape.path}"
     async with session.http.open("POST", shape.path, shape.body(prompt, max_tokens, stream=True)) as stream:
         if stream.status != 200:
             raise await _refusal(session, stream, what)
-        if stream.content_type != "text/event-stream":
-            raise await _no_stream(session, stream, what)
         parser = SseParser()
-        async for block in stream.blocks(session.limits.stream_bytes):
-            for payload in parser.feed(block):
-                _take(session, seen, payload, what, on_change)
-            if seen.over:
-                break
-        else:
-            for payload in parser.end():
-                _take(session, seen, payload, what, on_change)
+        async with aclosing(_events(session, stream, what)) as events:
+            async for block in events:
+                for payload in parser.feed(block):
+                    _take(session, seen, payload, what, on_change)
+                if seen.over:
+                    break
+            else:
+                for payload in parser.end():
+                    _take(session, seen, payload, what, on_change)
     if not seen.finished:
         raise Fault(
             "stream-cut",
@@ -110,8 +113,24 @@ async def run_stream(
     return seen
 
 
+async def _events(session: Session, stream: Stream, what: str) -> AsyncGenerator[bytes, None]:
+    """The blocks of an event stream. Clients read one under any content type: what begins like one is one."""
+    async with aclosing(stream.blocks(session.limits.stream_bytes)) as blocks:
+        if stream.content_type != "text/event-stream":
+            begun = b""
+            async for block in blocks:
+                begun += block
+                if len(begun.lstrip(_BLANK)) >= _TELLING:
+                    break
+            if not begun.lstrip(_BLANK).startswith(_FIELDS):
+                raise await _no_stream(session, stream, what, begun, blocks)
+            yield begun
+        async for block in blocks:
+            yield block
+
+
 def _take(session: Session, seen: Seen, payload: bytes, what: str, on_change: Callable[[Change, Seen], None]) -> None:
-    if payload.strip() == b"[DONE]":
+    if payload.lstrip().startswith(b"[DONE]"):
         seen.over = True
         return
     try:
@@ -141,14 +160,14 @@ async def _refusal(session: Session, stream: Stream, what: str) -> Fault:
         refusal = read_refusal(parse_json(body))
     except Fault:
         refusal = None  # a refusal that is no JSON is still a refusal: the excerpt is the evidence
-    return refused(stream.status, refusal, session.http.excerpt(refusal.message) if refusal else said, what)
+    message = session.http.excerpt(refusal.message) if refusal else said
+    return refused(stream.status, refusal, message, what, stream.retry_after)
 
 
-async def _no_stream(session: Session, stream: Stream, what: str) -> Fault:
-    body = await stream.rest(session.limits.body_bytes)
+async def _no_stream(session: Session, stream: Stream, what: str, begun: bytes, blocks: AsyncIterator[bytes]) -> Fault:
+    body = await stream.rest(session.limits.body_bytes, begun, blocks)
     said = session.http.excerpt(body)
-    session.http.must_be_json(stream.content_type, what, body)
-    refusal = read_refusal(parse_json(body, said))
+    refusal = read_refusal(session.http.read_json(stream.content_type, body, what))
     if refusal is not None:
         return Fault("error-in-200", f"{what} answered HTTP 200 with an error inside: {said}", evidence=said)
     return unseen(

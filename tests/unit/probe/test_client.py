@@ -55,8 +55,8 @@ def test_a_head_without_end_is_beaten_by_the_deadline() -> None:
     assert code_of(lies.trickle_head, total_s=0.4) == "request-timeout"
 
 
-def test_a_bomb_is_not_unpacked() -> None:
-    assert code_of(lies.answers(200, gzip.compress(b"0" * 10_000_000), Content_Encoding="gzip")) == "answer-compressed"
+def test_a_bomb_goes_off_no_further_than_the_bound() -> None:
+    assert code_of(lies.answers(200, gzip.compress(b"0" * 10_000_000), Content_Encoding="gzip")) == "body-too-large"
 
 
 def test_a_redirect_is_not_followed() -> None:

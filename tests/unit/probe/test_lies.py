@@ -233,7 +233,8 @@ BROKEN: dict[str, tuple[Engine, str, str]] = {
         "capacity",
         "not-held-at-once",
     ),
-    "prompt cut in silence": (Engine(window=200, stated_window=512, truncate=True), "capacity", "prompt-truncated"),
+    # below half of the contract, which is the shortest prompt that the probe sends, however slow the machine
+    "prompt cut in silence": (Engine(window=150, stated_window=512, truncate=True), "capacity", "prompt-truncated"),
     "prompt undercounted": (Engine(undercount=30), "capacity", "prompt-truncated"),
     "over the window cut in silence": (Engine(truncate=True), "refusal", "over-window-accepted"),
     "half a stream": (Engine(cut_after=20, lie_above=150), "capacity", "connection-dropped"),

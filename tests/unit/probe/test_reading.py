@@ -133,7 +133,19 @@ def test_an_error_of_null_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(True, None), (-1, None), (3.0, 3), (3.5, None), (float("nan"), None), ("3", None), (10**400, None)],
+    [
+        (True, None),
+        (-1, None),
+        (3.0, 3),
+        (3.5, None),
+        (float("nan"), None),
+        ("3", 3),
+        ("3.5", None),
+        ("", None),
+        ("٣", None),
+        ("9" * 17, None),
+        (10**400, None),
+    ],
 )
 def test_only_whole_numbers_count(value: object, expected: int | None) -> None:
     assert as_int(value) == expected
