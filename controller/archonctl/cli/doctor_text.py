@@ -56,7 +56,7 @@ def _text(text: str, out: Output, is_dim: bool) -> str:
 
 def _sum(report: Report, out: Output, *, is_root: bool) -> str:
     told = ", ".join(f"{count} {word}" for status, word in _WORDS.items() if (count := report.count(status)))
-    apart = f" ({report.unseen} of them could not be looked at)" if report.unseen else ""
+    apart = f" ({report.unseen} of them, marked ?, could not be looked at)" if report.unseen else ""
     colour = "red" if report.count("fail") else "yellow" if report.count("warn") else "green"
     return f"{out.paint(told, 'bold', colour)}{apart}\n{out.paint(f'next: {_next(report, is_root=is_root)}', 'dim')}"
 

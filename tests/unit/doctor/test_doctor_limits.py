@@ -150,6 +150,20 @@ def test_room_is_asked_for_a_model_that_is_still_to_come(lay: Lay, archon: Subje
     assert disk_space(replace(machine, environ={"TMPDIR": "relative"}))[0].unseen
 
 
+def test_a_model_of_a_hub_is_judged_where_its_engine_keeps_it(lay: Lay, declared: Declared) -> None:
+    text = VLLM.format(how='binary = "/bin/true"')
+    machine = lay(environ={"HF_HOME": "/big/hf", "HOME": "/home/a"})
+    (result,) = disk_models(machine, declared(text))
+    assert (result.unseen, "org/model comes to /big/hf/hub" in result.message) == (True, True)
+    (result,) = disk_models(machine, declared(text + "bytes = 999_999_999_999_999\n"))
+    assert (result.code, result.message.startswith("/big/hf/hub: ")) == ("disk-short", True)
+    lay({"big/hf/hub/models--org--model/refs/main": ""})
+    assert words(disk_models(machine, declared(text + "bytes = 999_999_999_999_999\n"))) == [("skip", "")]
+    (result,) = disk_models(machine, replace(declared(text), installed=True))
+    assert "/var/cache/archon/x/.cache/huggingface/hub" in result.message
+    assert words(disk_models(machine, declared(VLLM.format(how=IMAGE)))) == [("skip", "")]
+
+
 LISTENING = (
     "  sl  local_address rem_address   st\n   0: {} 00000000:0000 0A 00000000:00000000 00:00000000 00000000  {} 0 {}\n"
 )

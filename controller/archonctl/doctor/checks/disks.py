@@ -10,6 +10,7 @@ from archonctl.doctor.machine import Machine
 from archonctl.doctor.subject import Subject
 from archonctl.doctor.values import Result, failed, passed, skipped, unseen, warned
 from archonctl.memory.interval import MIB
+from archonctl.service.engine_account import CACHE
 from archonctl.service.state import SYSTEM_STATE, state_dir
 
 LEAST_MIB = 64
@@ -77,17 +78,33 @@ def disk_models(machine: Machine, subject: Subject) -> tuple[Result, ...]:
     if subject.endpoint is None:
         return (skipped("the declaration cannot be used"),)
     model = subject.endpoint.model
-    if not model.path.startswith("/"):
-        return (skipped(f"{model.path}: no file of this machine; the engine keeps it in a cache of its own"),)
-    disk = look(machine, Path(model.path))
+    is_file = model.path.startswith("/")
+    place = Path(model.path) if is_file else _hub_cache(machine, subject)
+    if place is None:
+        return (skipped(f"{model.path}: no file of this machine; its container keeps it"),)
+    disk = look(machine, place)
     if disk is None:
-        return (unseen(f"{model.path}: its file system cannot be looked at"),)
+        return (unseen(f"{place}: its file system cannot be looked at"),)
     free = disk.free_bytes // MIB
-    if machine.stat(model.path) is not None:
+    if machine.stat(place if is_file else place / f"models--{model.path.replace('/', '--')}") is not None:
         return (skipped(f"the model is there; {free:,} MiB are free beside it"),)
     if model.bytes is None:
-        return (unseen(f"the model is not there, and its size is not declared; {free:,} MiB are free"),)
-    return (judge_room(Path(model.path).parent, disk, -(-model.bytes // MIB)),)
+        what = "the model is not there" if is_file else f"{model.path} comes to {place}"
+        return (unseen(f"{what}, and its size is not declared; {free:,} MiB are free", "declare model.bytes"),)
+    return (judge_room(place.parent if is_file else place, disk, -(-model.bytes // MIB)),)
+
+
+def _hub_cache(machine: Machine, subject: Subject) -> Path | None:
+    """Where an engine keeps what it fetches from the hub; None for a container, which has folders of its own.
+
+    Source: huggingface_hub, environment variables: HF_HUB_CACHE, else hub below HF_HOME, else ~/.cache/huggingface/hub.
+    """
+    if subject.endpoint is None or subject.endpoint.engine.image:
+        return None
+    home = CACHE / subject.name if subject.installed else Path(machine.environ.get("HOME") or "/")
+    given = {**({} if subject.installed else machine.environ), **subject.endpoint.engine.env}
+    below = given.get("HF_HOME") or home / ".cache/huggingface"
+    return Path(given.get("HF_HUB_CACHE") or Path(below, "hub"))
 
 
 def judge_room(folder: Path, disk: Disk, need_mib: int) -> Result:
