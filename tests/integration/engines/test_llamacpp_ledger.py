@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from archonctl.deployment.schema import Contract, Endpoint, Engine, ModelRef, Service
@@ -16,7 +21,8 @@ from archonctl.engines.llamacpp.assess import assess
 from archonctl.engines.llamacpp.kv import KvAllocation
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB, Interval
-from archonctl.plan.build import load_model
+from archonctl.plan.build import build_plan
+from archonctl.plan.load import load_model
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_llamacpp_law import ARCHITECTURES, boot
@@ -111,3 +117,44 @@ def test_the_ledger_is_what_was_planned(
     held = facts.weight_bytes + (facts.draft.weight_bytes if facts.draft else 0)
     loaded = sum(map(float, _WEIGHTS.findall(seen.log))) * MIB
     assert loaded >= 0.99 * held - 0.02 * MIB  # a mapped buffer also counts what lies between its tensors
+
+
+def test_two_requests_that_each_fit_a_unified_cache_do_not_fit_together(
+    llama_server: Path, tiny_gguf: Callable[..., Path], free_port: int
+) -> None:
+    """The plan says so before; the engine ends at least one of them with HTTP 500 once the cells are gone."""
+    model = tiny_gguf("llama")
+    endpoint = Endpoint(
+        contract=Contract(seqs=2, len=1900, kv_dtype="f16"),
+        engine=Engine(
+            kind="llamacpp",
+            version="b11434",
+            binary=str(llama_server),
+            knobs={"kvu": True, "c": 2048, "np": 2, "threads": 1},
+        ),
+        model=ModelRef(path=str(model)),
+        service=Service(listen=f"127.0.0.1:{free_port}"),
+    )
+    plan = build_plan("e", endpoint, Host(ram_mib=64_000, available_mib=60_000), load_model(endpoint))
+    assert plan.verdict == "short"
+    assert plan.forecast.seq_len_limit == 2048  # each alone would fit
+    assert any("HTTP 500" in note for note in plan.notes)
+
+    def ask(_: int) -> int:
+        body = {"prompt": "a" * 1000, "n_predict": 300, "ignore_eos": True, "cache_prompt": False}
+        with suppress(httpx.HTTPError):
+            return httpx.post(f"http://127.0.0.1:{free_port}/completion", json=body, timeout=120).status_code
+        return 0
+
+    with subprocess.Popen(ADAPTER.command(endpoint).argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        try:
+            for _ in range(600):
+                with suppress(httpx.HTTPError):
+                    if httpx.get(f"http://127.0.0.1:{free_port}/health", timeout=5).status_code == 200:
+                        break
+                time.sleep(0.1)
+            assert ask(0) == 200
+            with ThreadPoolExecutor(2) as pool:
+                assert 500 in pool.map(ask, range(2))
+        finally:
+            run.kill()
