@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from archonctl.catalogue.entry import Entry
 from archonctl.catalogue.layers import row_of
 from archonctl.catalogue.values import CatalogueModel, Quant
 
@@ -31,6 +32,12 @@ def shown_json(model: CatalogueModel) -> dict[str, Any]:
         "geometry": dict(row_of(model.geometry, model.name)),
         "parameters": dict(model.parameters),
     }
+
+
+def added_json(entry: Entry, file: str | None) -> dict[str, Any]:
+    """The value of ``archonctl models add --json``; ``file`` is None where nothing was written."""
+    value = {"name": entry.name, "quant": entry.quant, "is_new": entry.is_new, "file": file}
+    return {"schema": "archonctl.models-add/1", **value, "entry": dict(entry.row)}
 
 
 def _quant(quant: Quant) -> dict[str, Any]:

@@ -77,9 +77,9 @@ def _add(args: Namespace, out: Output) -> int:
     if not args.only_print:
         add_entry(path, entry)
     if out.json:
-        written = None if args.only_print else str(path)
-        value = {"name": entry.name, "quant": entry.quant, "is_new": entry.is_new, "file": written}
-        out.value({"schema": "archonctl.models-add/1", **value, "entry": dict(entry.row)})
+        from archonctl.catalogue.as_json import added_json
+
+        out.value(added_json(entry, None if args.only_print else str(path)))
     elif args.only_print:
         out.answer(entry_text(entry).strip("\n"))
     else:
