@@ -86,6 +86,25 @@ def test_its_log_is_tagged_by_rank_and_the_first_line_of_a_table_alone_carries_t
     assert any(line.startswith("I[1] card 1 settled at ") for line in lines)
 
 
+def test_a_graph_is_printed_and_nothing_served_and_the_level_is_the_environments(start: Start, tmp_path: Path) -> None:
+    words = [PROGRAM, "--model", tmp_path / "none.rad", "--debug-graph"]
+    done = subprocess.run(words, env=BARE, capture_output=True, text=True, check=True, timeout=60)
+    assert "graph: " in done.stderr
+    quiet = subprocess.run(words, env={**BARE, "RADIANCE_LOG": "warn"}, capture_output=True, text=True, check=True)
+    assert quiet.stderr == ""
+
+
+def test_what_it_shows_of_itself_is_there(start: Start, tmp_path: Path) -> None:
+    client = start("--host-pool-mib", "50000", "--debug-placement")
+    assert "SIMULATOR" in client.get("/").text
+    assert client.get("/graph").json()["simulated"]
+    assert "radiance:prefix_cache_ckpt_evictions_total" in client.get("/metrics").text
+    log = (tmp_path / "log").read_text()
+    assert re.search(r"^  static weights +0 B", log, re.MULTILINE)
+    assert re.search(r"load: rank 1, mover took \S+ GiB, weights pool 0\.44 MiB free of \S+ GiB", log)
+    assert "placement: " in log
+
+
 def test_a_small_answer_of_a_reasoning_model_has_no_content(start: Start) -> None:
     client = start("--host-pool-mib", "50000")
     answer = client.post("/v1/chat/completions", json=chat(max_tokens=16)).json()

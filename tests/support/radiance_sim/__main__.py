@@ -45,6 +45,9 @@ def main(argv: Sequence[str]) -> int:
             return USAGE
         return fatal(str(bad))
     log.ranks = options.number("--tp", 1)
+    if options.values.get("--debug-graph"):
+        log.say("I", "graph: 48 layers declared (SIMULATED); nothing is placed and nothing is served")
+        return 0
     try:
         budget = boot(options, simulation, log)
         return asyncio.run(serve(budget, options, simulation, log))
@@ -63,7 +66,7 @@ def fatal(why: str) -> int:
 
 async def serve(budget: Budget, options: Options, simulation: Simulation, log: Log) -> int:
     """Until SIGTERM or SIGINT: the step in flight is finished, streams end with an error, and the process goes."""
-    engine = Engine(budget, options, simulation)
+    engine = Engine(budget, options, simulation, (lambda said: log.say("I", said)) if log.steps else None)
     server = Server(engine, options, simulation)
     web = Web(server, f"{NAME}/{simulation.version}", options.number("--max-body-mib", MAX_BODY_MIB) * 1024 * 1024)
     host, port = options.text("--host", "0.0.0.0"), options.number("--port", 8000)

@@ -25,6 +25,8 @@ def boot(options: Options, simulation: Simulation, log: Log) -> Budget:
     log.say("I", f"model: {model.stem}  arch=qwen4exp  quant=fp8-iq4r  48 layers  {MODEL_CONTEXT} ctx")
     _check_pinned(options, simulation)
     budget = resolve(options, simulation)
+    if options.values.get("--debug-placement"):
+        log.say("I", f"placement: {size(budget.experts)} of experts on each card, the rest in the host pool")
     log.say("I", budget_table(budget))
     kv_lines(log, budget, options)
     _tier(options, log)
@@ -36,7 +38,7 @@ def boot(options: Options, simulation: Simulation, log: Log) -> Budget:
     )
     pools = size(budget.experts + budget.kv)
     log.say("I", f"device allocations: 14 totalling {pools}, of which {pools} is the two pools")
-    settle(log, budget, simulation)
+    settle(log, budget, options, simulation)
     while simulation.fail == "hang":
         time.sleep(1)
     return budget
@@ -89,4 +91,8 @@ def _load(total_mib: float, budget: Budget, simulation: Simulation, log: Log) ->
     rate = total_mib * MIB / GB / seconds
     log.say("I", f"load: one pass over the container, {size(total_mib)} read in {seconds:.1f} s ({rate:.1f} GB/s)")
     for rank in range(log.ranks):
-        log.say("I", f"load: rank {rank}, mover took {size(budget.experts)}, weights pool 0.44 MiB free", rank)
+        log.say(
+            "I",
+            f"load: rank {rank}, mover took {size(budget.experts)}, weights pool 0.44 MiB free of {size(budget.experts)}",
+            rank,
+        )

@@ -172,4 +172,4 @@ def size(mib: float) -> str:
     for unit, factor in (("TiB", 1 << 20), ("GiB", 1 << 10), ("MiB", 1)):
         if mib >= factor:
             return f"{mib / factor:.2f} {unit}"
-    return f"{mib * 1024:.2f} KiB"
+    return f"{mib * 1024:.2f} KiB" if mib * 1024 >= 1 else f"{round(mib * 1024 * 1024)} B"

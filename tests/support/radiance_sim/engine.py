@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from support.radiance_sim.budget import PAGE_TOKENS, Budget
@@ -65,8 +65,11 @@ def pages(tokens: int) -> int:
 class Engine:
     """All sequences, the pool and the counters that /metrics shows."""
 
-    def __init__(self, budget: Budget, options: Options, simulation: Simulation) -> None:
+    def __init__(
+        self, budget: Budget, options: Options, simulation: Simulation, say: Callable[[str], None] | None = None
+    ) -> None:
         self.budget, self.options, self.simulation = budget, options, simulation
+        self._say = say
         self.reserves = simulation.release >= (1, 3, 0)
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
@@ -175,6 +178,8 @@ class Engine:
                 self._decode(seq)
         seconds = prefilled / simulation.prefill_tps + (simulation.step_s if decoding else 0.0)
         self._count(bool(decoding), prefilled > 0, seconds)
+        if self._say:
+            self._say(f"step: {len(decoding)} decoding, {prefilled} tokens of prefill, {seconds * 1000:.1f} ms")
         return seconds
 
     def _chunk(self, beside_decode: bool) -> int:

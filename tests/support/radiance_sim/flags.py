@@ -67,7 +67,9 @@ FLAGS: dict[str, Flag] = {
     **dict.fromkeys(("--max-tokens-cap", "--default-max-tokens", "--max-stop-strings", "--max-stop-bytes"), INT),
     **dict.fromkeys(("--mm-max-patches", "--top-k"), INT),
     **dict.fromkeys(("--weights-disk-tier", "--deterministic", "--no-prefix-cache", "--no-cors"), SWITCH),
-    **dict.fromkeys(("--debug-selection", "--debug-placement", "--debug-accept-reference-kernels"), SWITCH),
+    **dict.fromkeys(
+        ("--debug-selection", "--debug-placement", "--debug-graph", "--debug-accept-reference-kernels"), SWITCH
+    ),
     **dict.fromkeys(("--profile-ops", "--live", "-v", "-vv"), SWITCH),
     **dict.fromkeys(("--presence-penalty", "--frequency-penalty", "--repetition-penalty", "--typical-p"), FLOAT),
     **dict.fromkeys(("--dry-multiplier", "--dry-base", "--xtc-probability", "--xtc-threshold", "--video-fps"), FLOAT),

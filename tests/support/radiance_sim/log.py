@@ -5,13 +5,26 @@ A message of several lines is one call: only its first line carries the letter.
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 
-from support.radiance_sim.budget import GROUP_KIB, GROUP_PAD_KIB, PAGE_TOKENS, STATE_MIB, Budget, page_kib, size
+from support.radiance_sim.budget import (
+    CHECKPOINT_MIB,
+    GROUP_KIB,
+    GROUP_PAD_KIB,
+    PAGE_TOKENS,
+    STATE_MIB,
+    Budget,
+    page_kib,
+    size,
+)
 from support.radiance_sim.config import Simulation
 from support.radiance_sim.flags import Options
 
 GB = 1_000_000_000
+LEVELS = {"error": "E", "warn": "EW", "info": "EWI", "debug": "EWID", "trace": "EWIDT"}
+"""Letters that RADIANCE_LOG lets through."""
 LOAD_STEP_MIB = 8192
 
 
@@ -20,9 +33,13 @@ class Log:
 
     def __init__(self, ranks: int = 1) -> None:
         self.ranks = ranks
+        self._letters = LEVELS.get(os.environ.get("RADIANCE_LOG", ""), LEVELS["info"])
+        self.steps = os.environ.get("RADIANCE_LOG_STEPS", "0") not in ("", "0")
 
     def say(self, letter: str, text: str, rank: int = 0) -> None:
         """One log call."""
+        if letter not in self._letters:
+            return
         tag = f"{letter}[{rank}]" if self.ranks > 1 else letter
         sys.stderr.write(f"{tag} {text}\n")
         sys.stderr.flush()
@@ -44,6 +61,7 @@ def budget_table(budget: Budget) -> str:
         ("step staging", budget.staging, "block tables and media staging of a step"),
         ("--gpu-headroom-mib", budget.headroom, "left unclaimed on purpose"),
         ("claimable", budget.claimable, ""),
+        ("static weights", max(0.0, budget.claimable - room), "off the top"),
         ("elastic", room, ""),
         ("  experts", budget.experts, f"{100 * budget.experts / room:.0f}% of it"),
         (
@@ -110,9 +128,13 @@ def load_line(read_mib: float, total_mib: float, gb_s: float) -> str:
     return f"load: {size(read_mib)} of {size(total_mib)} read, {gb_s:.1f} GB/s, at container offset {offset}"
 
 
-def settle(log: Log, budget: Budget, simulation: Simulation) -> None:
-    """What stayed free on each card, in the form of the version."""
+def settle(log: Log, budget: Budget, options: Options, simulation: Simulation) -> None:
+    """What stayed free on each card, in the form of the version; a card that is short gives checkpoints back."""
     free = budget.settled_free
+    slots = options.number("--checkpoint-slots", 8)
+    if (missing := min(slots, math.ceil((budget.floor - free) / CHECKPOINT_MIB))) > 0:
+        kept = f"{slots - missing} of {slots} backed ({size(CHECKPOINT_MIB)} each)"
+        log.say("W", f"checkpoint slots: {kept}, {missing} withdrawn: the card is short of its headroom")
     for card in range(log.ranks):
         if simulation.release >= (1, 1, 0):
             kept = budget.floor - budget.headroom

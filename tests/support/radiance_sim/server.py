@@ -41,6 +41,8 @@ class Server:
             "/version": self._version,
             "/server_info": self._server_info,
             "/stats": self._stats,
+            "/graph": lambda: Response.of({"simulated": True, "layers": 48}),
+            **dict.fromkeys(("/", "/dashboard"), self._dashboard),
             "/sessions": lambda: Response.of({"sessions": []}),
             "/metrics": self._metrics,
             "/v1/models": self._models,
@@ -196,6 +198,9 @@ class Server:
         load = {"in_flight": self.engine.in_flight, "queue_cap": self.queue_cap}
         return Response.of(body | load, 503 if stopping else 200)
 
+    def _dashboard(self) -> Response:
+        return Response(body=b"<title>radiance SIMULATOR</title>", content_type="text/html; charset=utf-8")
+
     def _load(self) -> Response:
         engine = self.engine
         queue = {"running": len(engine.running), "waiting": len(engine.waiting)}
@@ -247,6 +252,7 @@ class Server:
             "radiance:http_queue_depth": engine.in_flight,
             "radiance:http_admission_rejected_total": self.rejected,
             "radiance:prefix_cache_evictions_total": 0,
+            "radiance:prefix_cache_ckpt_evictions_total": 0,
             "radiance:draft_acceptance_ratio": round(ratio, 4),
         }
         text = "".join(f"{name}{label} {value}\n" for name, value in rows.items())

@@ -81,7 +81,7 @@ def test_flags_come_and_go_with_the_version(version: str, flag: str, known: bool
 def test_the_simulator_and_the_knob_table_know_the_same_flags(version: str) -> None:
     release = Simulation(version=version).release
     ours = {name for name, flag in FLAGS.items() if flag.since <= release < flag.removed}
-    elsewhere = {"--help", "-h", "--debug-graph", "--kld-record", "--kld-ref", "--kld-corpus", "--kld-out"}
+    elsewhere = {"--help", "-h", "--kld-record", "--kld-ref", "--kld-corpus", "--kld-out"}
     assert ours == {name for name, found in edition(load_table("radiance"), version).options.items()} - elsewhere
 
 
