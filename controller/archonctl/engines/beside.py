@@ -105,14 +105,14 @@ def beside_demands(card: Card, shape: Shape, model: ModelFacts | None) -> Iterat
     geometry, widths = (model.geometry if model else None), Widths.of(model)
     if geometry is not None and widths is not None:
         size = activation_bytes(widths, geometry.vocab, shape)
-        yield _demand("activation", card, size, f"activation peak, {shape.tokens:,} batched tokens")
+        yield _demand("activation", card, size, f"activations, {shape.tokens:,} batched tokens")
     context = context_bytes("torch", card)
     if context is not None:
-        yield _demand("scratchpad", card, context, "driver context and loaded kernels")
+        yield _demand("scratchpad", card, context, "driver context and kernels")
     if shape.graphs and (graphs := _row("graphs", engine=shape.engine)):
         yield _demand("scratchpad", card, graphs, "captured graphs")
     if shape.ranks > 1 and (collective := _row("collective", maker=card.maker)):
-        yield _demand("scratchpad", card, collective, f"buffers of collectives, {shape.ranks} ranks")
+        yield _demand("scratchpad", card, collective, f"collectives of {shape.ranks} ranks")
     if shape.lora and model and (slots := lora_bytes(model, shape.lora, shape.tp)):
         what = f"{shape.lora.slots} LoRA slots of rank {shape.lora.rank}"
         yield _demand("weights", card, Interval.exact(slots), what)
@@ -146,7 +146,7 @@ def _row(name: str, **keys: str) -> Interval | None:
 def _demand(cls: MemoryClass, card: Card, size: Interval, detail: str) -> Demand:
     if size.is_exact:
         return Demand(cls, "device", "", int(size.best), detail, "computed", card.index)
-    text = f"{detail}, estimated between {size.low / MIB:,.0f} and {size.high / MIB:,.0f} MiB"
+    text = f"{detail} ({size.low / MIB:,.0f} to {size.high / MIB:,.0f} MiB)"
     return Demand(cls, "device", "", int(size.best), text, "assumed", card.index, int(size.low), int(size.high))
 
 

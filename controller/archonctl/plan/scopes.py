@@ -8,25 +8,27 @@ from dataclasses import replace
 from archonctl.engines.base import Forecast
 from archonctl.host.capacity import card_capacity, host_capacity, outside_demands
 from archonctl.host.profile import Card, Host
-from archonctl.memory.demand import Capacity, Demand, Fit, fit, fit_scopes
+from archonctl.memory.demand import HEADROOM, Capacity, Demand, Fit, fit, fit_scopes
 
 
 def judged_scopes(forecast: Forecast, host: Host) -> tuple[Fit, ...]:
     """The fit of the host, then of each card that something is asked of, by the engine's own rule for cards.
 
-    A card that shares RAM is asked for twice: as a card, and as a part of the host.
+    A card that shares RAM is asked for twice: as a card, and as a part of the host, which then keeps no more free than
+    the engine's rule for cards says.
     """
     demands, rule = forecast.demands, forecast.card_rule
     asked = [demand for demand in demands if demand.scope == "device"]
     named = {demand.card for demand in asked}
     used = [card for card in host.cards if card.index in named or None in named]
     outside = () if rule.counts_outside else outside_demands(used)
-    everything = (*demands, *outside, *_in_ram(asked, used, host))
+    in_ram = tuple(_in_ram(asked, used, host))
+    everything, headroom = (*demands, *outside, *in_ram), rule.headroom if in_ram else HEADROOM
     cards = {card.index: replace(card_capacity(card), ceiling_bytes=rule.ceilings.get(card.index)) for card in used}
     if rule.together and used:
-        ram = fit(everything, "host", host_capacity(host))
+        ram = fit(everything, "host", host_capacity(host), headroom)
         return ram, fit(everything, "device", _together(cards.values()), rule.headroom)
-    return fit_scopes(everything, host_capacity(host), cards, device_headroom=rule.headroom)
+    return fit_scopes(everything, host_capacity(host), cards, headroom, rule.headroom)
 
 
 def memory_notes(forecast: Forecast, fits: Iterable[Fit], host: Host) -> Iterator[str]:

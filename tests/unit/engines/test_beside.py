@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from importlib.resources import files
 from typing import Any
@@ -64,10 +65,10 @@ def test_each_part_is_a_demand_of_its_card_with_method_and_ends() -> None:
         assert part.card == 3
         assert part.source == "assumed"
         assert (part.low_bytes or 0) < part.bytes < (part.high_bytes or 0)
-        assert "estimated between" in part.detail
+        assert re.search(r" \([\d,]+ to [\d,]+ MiB\)$", part.detail)
     alone = Shape("vllm", 1, 1, 8192, 256, graphs=False)
-    assert [part.detail.split(",")[0] for part in beside_demands(NVIDIA, alone, llama())] == [
-        "activation peak", "driver context and loaded kernels",
+    assert [part.detail.partition(" (")[0] for part in beside_demands(NVIDIA, alone, llama())] == [
+        "activations, 8,192 batched tokens", "driver context and kernels",
     ]  # fmt: skip
 
 

@@ -107,6 +107,8 @@ def test_a_card_that_shares_ram_is_asked_of_the_host_too() -> None:
     said, reasons = verdict(asked, Host(ram_mib=1000, available_mib=700, cards=(shared,)))
     assert said == "short"
     assert reasons[0].startswith("host memory: 800 MiB wanted")
+    fits = judged_scopes(asked, Host(ram_mib=1000, available_mib=850, cards=(shared,)))
+    assert [(fit.verdict, fit.headroom) for fit in fits] == [("fits", 0.0), ("fits", 0.0)]
     carved = card(total=2000, unified=True)
     assert verdict(asked, Host(ram_mib=1000, available_mib=700, cards=(carved,)))[0] == "holds"
 
