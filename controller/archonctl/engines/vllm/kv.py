@@ -23,7 +23,7 @@ class KvSettings:
 
     ``in_flight_tokens`` is max-num-batched-tokens times the batches under way at once (2 with asynchronous
     scheduling, pp stages otherwise); blocks behind a window are freed only once these tokens are processed.
-    ``mamba_states`` is 1, or 2 where prefix caching keeps aligned states; ``spec_tokens`` adds one state each.
+    ``mamba_states`` is 1, or 2 (Mamba2: 3) where prefix caching keeps aligned states; ``spec_tokens`` adds one each.
     ``context_shards`` is decode x prefill context parallel size. ``meaning`` and ``null_block`` go by version.
     """
 

@@ -54,12 +54,18 @@ MEANING_SINCE: Version = (0, 20, 1)
 ALIGN_SINCE: Version = (0, 28)
 """From here prefix caching is on for recurrent models unless switched off, and then keeps a second state (cache mode
 "align"). Seen off by default in boots of 0.19 and 0.27, on in boots of September 2026."""
+CHECKPOINT_SINCE: Version = (0, 30)
+"""From here Mamba2 layers keep one more aligned state, of a prefill (mamba_mixer2.py ``num_prefill_checkpoint_blocks``
+in the source of 0.32.0); gated delta nets do not."""
 NULL_BLOCK_SINCE: Version = (0, 30)
 """Seen in the source of 0.32.0; boots of 0.29 do not tell (rounding of the printed memory is wider than a block)."""
 SPREAD_SINCE: Version = (0, 20)
 """Kinds of layers that are padded to one another: within 1.25 before, within 1.5 in the source of 0.32.0."""
 TWO_BATCHES_SINCE: Version = (0, 24)
 """From here windows also hold the tokens of a second, overlapping batch (seen in the source of 0.32.0)."""
+STAGES_AND_ONE_SINCE: Version = (0, 30)
+"""From here the newer model runner overlaps batches of pipeline stages as well: one more than there are stages
+(config/vllm.py ``max_concurrent_batches`` in the source of 0.32.0)."""
 PACKED_LATENTS_UNTIL: Version = (0, 30)
 """Models with an indexer kept their latents as fp8_ds_mla unless told otherwise (models/config.py of DeepSeek-V3.2);
 the source of 0.32.0 leaves "auto" as it is."""
@@ -107,6 +113,20 @@ def default_block(version: Version, *, cpu: bool, latent: bool, indexer: bool, b
     if indexer:
         return INDEXER_BLOCK
     return BACKEND_BLOCK.get(backend.upper(), DEFAULT_BLOCK)
+
+
+def batches_in_flight(rules: Rules, pp: int, *, overlapped: bool) -> int:
+    """Batches under way at once; ``overlapped`` with asynchronous scheduling."""
+    if not overlapped:
+        return max(1, pp)
+    return pp + 1 if rules.version >= STAGES_AND_ONE_SINCE else max(rules.batches, pp)
+
+
+def states_kept(rules: Rules, aligned: bool, kind: str) -> int:
+    """Recurrent states of one request in each table, without drafts. ``kind`` as in ``Recurrent``."""
+    if not aligned:
+        return 1
+    return 3 if kind == "mamba2" and rules.version >= CHECKPOINT_SINCE else 2
 
 
 def version_of(text: str) -> Version | None:
