@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from archonctl.engines.llamacpp.assess import assess
 from archonctl.engines.llamacpp.kv import KvAllocation
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB, Interval
+from archonctl.model import demo_gguf
+from archonctl.model.gguf_writer import GgufWriter
 from archonctl.plan.build import build_plan
 from archonctl.plan.load import load_model
 
@@ -117,6 +120,51 @@ def test_the_ledger_is_what_was_planned(
     held = facts.weight_bytes + (facts.draft.weight_bytes if facts.draft else 0)
     loaded = sum(map(float, _WEIGHTS.findall(seen.log))) * MIB
     assert loaded >= 0.99 * held - 0.02 * MIB  # a mapped buffer also counts what lies between its tensors
+
+
+def with_multi_token_layer(path: Path) -> Path:
+    """A qwen3next with one layer more, which drafts: the attention, experts and norms of the others, and its own."""
+    shape = demo_gguf._Shape("qwen3next", 262_144, 4, 64, 128, 4, 2, 32, 1024, 0, "tiny-mtp")
+    out, block = GgufWriter(), "blk.4."
+    demo_gguf._describe(out, replace(shape, layers=5))
+    out.u32("qwen3next.nextn_predict_layers", 1)
+    demo_gguf._tokenizer(out, shape.arch)
+    demo_gguf._tensors(out, shape)
+    out.tensor(block + "attn_norm.weight", shape.hidden, fill="ones")
+    demo_gguf._attention(out, shape, block)
+    demo_gguf._norms(out, shape, block)
+    demo_gguf._experts(out, shape, block)
+    out.tensor(block + "nextn.eh_proj.weight", 2 * shape.hidden, shape.hidden)
+    for name in ("enorm", "hnorm"):
+        out.tensor(f"{block}nextn.{name}.weight", shape.hidden, fill="ones")
+    path.write_bytes(b"".join(out.encode(0)))
+    return path
+
+
+@pytest.mark.parametrize("more", [{}, {"ctkd": "q8_0", "spec-draft-type-v": "q5_1", "kvu": True}], ids=str)
+def test_multi_token_layers_have_a_cache_of_their_own(llama_server: Path, tmp_path: Path, more: dict[str, Any]) -> None:
+    endpoint = Endpoint(
+        contract=Contract(seqs=2, len=2500, kv_dtype="f16"),
+        engine=Engine(
+            kind="llamacpp", version="b11434", binary=str(llama_server), knobs={"spec-type": "draft-mtp", **more}
+        ),
+        model=ModelRef(path=str(with_multi_token_layer(tmp_path / "mtp.gguf"))),
+        service=Service(listen="127.0.0.1:8177"),
+    )
+    now = assess(endpoint, Host(), load_model(endpoint))
+    assert now.kv is not None
+    assert now.draft is not None
+    assert now.draft.model is None
+    command = list(ADAPTER.command(endpoint).argv)
+    command[command.index("--port") + 1] = "0"
+    seen = boot(Path(command[0]), *command[1:])
+    drafting = now.draft.settings
+    wanted = printed(now.kv, "f16", "f16") + printed(now.draft.kv, drafting.type_k, drafting.type_v)
+    lines = _CACHE.findall(seen.log)
+    assert len(lines) == len(wanted) == 2, seen.log[-2000:]
+    for (size, cells, layers, _, streams, type_k, _, type_v, _), plan in zip(lines, wanted, strict=True):
+        assert (int(cells), int(layers), int(streams), type_k, type_v) == plan[:5]
+        assert Interval.rounded(size, MIB).contains(plan[5])
 
 
 def test_two_requests_that_each_fit_a_unified_cache_do_not_fit_together(

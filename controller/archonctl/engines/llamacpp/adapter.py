@@ -237,8 +237,8 @@ def _unknown_draft(now: Assessment) -> Iterator[str]:
         yield "weights and cells of the draft: " + (
             "its model was not read, or no law covers it" if said.model else "the model has no multi-token layers"
         )
-    elif now.draft is not None and now.draft.model is None:
-        yield "the cells of multi-token layers follow the sources and were not compared with a boot log"
+    if now.settings.kv.kept_states:
+        yield "states kept for drafted tokens follow the sources and were not compared with a boot log"
 
 
 def _version_notes(now: Assessment, model: ModelFacts | None) -> Iterator[str]:

@@ -3,7 +3,7 @@
 Read from llama.cpp b11434: ``common_base_params_to_speculative`` and ``common_speculative_init_result`` in
 common/speculative.cpp (same context, slots and batches as the model, cache dtypes of its own), ``need_n_rs_seq`` in
 common/common.h, ``llm_arch_supports_rs_rollback`` in src/llama-arch.cpp, ``create_memory`` in src/llama-model.cpp.
-A draft model was compared with boot logs; the multi-token context was not.
+Both contexts were compared with boot logs (tests/integration/engines); the states kept for drafted tokens were not.
 """
 
 from __future__ import annotations
