@@ -49,6 +49,8 @@ def huge_host(tp: int, maker: Maker) -> Host:
 
 def need_of(one: Candidate, facts: ModelFacts) -> Need:
     """What the candidate needs of cards that are all alike."""
+    if not facts.weight_bytes:
+        return _nothing(unknown="the weights are not there to count: nothing is claimed of their size")
     host = huge_host(one.tp, one.maker)
     stated = _stated_bytes(one, host, facts) if one.engine == "vllm" else 0
     plan = build_plan("fit", endpoint_of(one, stated), host, facts, detail=False)

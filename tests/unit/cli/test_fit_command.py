@@ -12,6 +12,7 @@ import tomli_w
 
 from archonctl.model.demo_gguf import write_tiny_gguf
 from support.hub_server import Hub, serving
+from support.raw_safetensors import llama_config
 
 PROFILE = """
 ram_mib = 64000
@@ -97,6 +98,14 @@ def test_a_repository_is_asked_for_its_variants(run_cli: Any, tmp_path: Path) ->
         done = run_cli("fit", "hf:org/tiny", "--card", "L4", "--json", env=env)
     assert done.code == 0, done.stderr
     assert json.loads(done.stdout)["chosen"]["declaration"]["model"]["path"].startswith("hf:org/tiny/tiny-Q")
+
+
+def test_a_folder_without_weights_is_unknown_and_never_small(run_cli: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(llama_config()))
+    done = run_cli("fit", folder, "--card", "L4", "--len", "64", "--json")
+    assert (done.code, json.loads(done.stdout)["code"]) == (3, "fit-unknown")
 
 
 @pytest.mark.parametrize(
