@@ -91,8 +91,5 @@ def _load(total_mib: float, budget: Budget, simulation: Simulation, log: Log) ->
     rate = total_mib * MIB / GB / seconds
     log.say("I", f"load: one pass over the container, {size(total_mib)} read in {seconds:.1f} s ({rate:.1f} GB/s)")
     for rank in range(log.ranks):
-        log.say(
-            "I",
-            f"load: rank {rank}, mover took {size(budget.experts)}, weights pool 0.44 MiB free of {size(budget.experts)}",
-            rank,
-        )
+        pool = size(budget.experts)
+        log.say("I", f"load: rank {rank}, mover took {pool}, weights pool 0.44 MiB free of {pool}", rank)
