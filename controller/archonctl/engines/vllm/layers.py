@@ -79,13 +79,20 @@ def stage_layers(layers: int, pp: int, partition: Sequence[int] = ()) -> tuple[i
 def rank_buckets(geometry: Geometry, settings: RankSettings) -> tuple[Bucket, ...]:
     """Cache specs of one tensor-parallel rank, with the pipeline stage of every layer.
 
-    Raises DeclarationError ``kv-dtype-unknown``, ``pp-partition-invalid`` or ``kv-state-unknown`` (a hybrid whose
+    Raises DeclarationError ``kv-dtype-unknown``, ``pp-partition-invalid``, ``kv-heads-unknown`` (a latent
+    model that this vLLM runs without its latent) or ``kv-state-unknown`` (a hybrid whose
     state sizes are not known and whose block size was not printed).
     """
     serving = geometry.serving
     if settings.draft_layers:
         serving = (*serving, *_draft(geometry, settings.draft_layers))
     size = element_bytes(settings)
+    if not settings.mla and any(layer.attention == "mla" for layer in serving):
+        raise DeclarationError(
+            "kv-heads-unknown",
+            "this vLLM keeps every head of this model, not a latent row, and the widths of its heads are not known",
+            hint="a boot and its ledger tell the tokens",
+        )
     block, padded, state = _blocks(geometry, serving, settings, size)
     found: dict[LayerSpec, tuple[int, ...]] = {}
     for layer, stages in _alike(geometry, settings):
@@ -114,13 +121,13 @@ def _alike(geometry: Geometry, settings: RankSettings) -> list[tuple[Layer, tupl
 
 
 def _specs(layer: Layer, settings: RankSettings, size: int, block: int, indexer: int) -> list[LayerSpec]:
-    if layer.attention == "mla" and settings.mla:
+    if layer.attention == "mla":
         rows = [LayerSpec("mla", block, latent_bytes(layer, settings, size, indexer))]
         if indexer:
             rows.append(LayerSpec("mla", block, indexer + ceil_div(indexer, 128) * INDEXER_SCALE_BYTES))
         return rows
-    if layer.attention in ("full", "sliding", "chunked", "mla"):
-        kind = "full" if layer.attention == "mla" else layer.attention
+    if layer.attention in ("full", "sliding", "chunked"):
+        kind = layer.attention
         heads = max(1, layer.kv_heads // settings.tp)
         return [LayerSpec(kind, block, token_bytes(layer, settings.tp, size), layer.window, heads=heads)]
     return []
@@ -170,7 +177,7 @@ def _blocks(geometry: Geometry, serving: Sequence[Layer], settings: RankSettings
             raise DeclarationError("kv-state-unknown", "the size of the recurrent state is not known")
         return settings.block_tokens, 0, state
     one = attending[0]
-    mla = one.attention == "mla" and settings.mla
+    mla = one.attention == "mla"
     row = latent_bytes(one, settings, size) if mla else token_bytes(one, settings.tp, size)
     if settings.hybrid_block_tokens:
         block = settings.hybrid_block_tokens

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from archonctl.engines.vllm.kv import Meaning
+from archonctl.model.geometry import Geometry
 
 Version = tuple[int, ...]
 NEWEST: Version = (0, 33, 0)
@@ -72,6 +73,10 @@ the source of 0.32.0 leaves "auto" as it is."""
 PREFILL_SHARDS_UNTIL: Version = (0, 30)
 """Ranks of prefill context parallelism shared the length of a request too (v1/kv_cache_interface.py of 2026-04); in the
 source of 0.32.0 those of decode context parallelism alone do."""
+LATENTS_SINCE: Version = (0, 7)
+"""Before, models with latent attention were run as if they had none: every head had keys and values."""
+WITHOUT_LATENTS = frozenset({"minicpm3"})
+"""Architectures with latent attention that vLLM 0.32.0 runs so still (model_executor/models/minicpm3.py)."""
 BY_GROUPS_SINCE: Version = (0, 8, 5)
 """Before, every layer of a model was charged in full whatever its window (no hybrid cache manager)."""
 
@@ -115,11 +120,26 @@ def default_block(version: Version, *, cpu: bool, latent: bool, indexer: bool, b
     return BACKEND_BLOCK.get(backend.upper(), DEFAULT_BLOCK)
 
 
+def latents(rules: Rules, architecture: str) -> bool:
+    """Whether a model with latent attention keeps one row a token."""
+    return rules.version >= LATENTS_SINCE and architecture not in WITHOUT_LATENTS
+
+
 def batches_in_flight(rules: Rules, pp: int, *, overlapped: bool) -> int:
     """Batches under way at once; ``overlapped`` with asynchronous scheduling."""
     if not overlapped:
         return max(1, pp)
     return pp + 1 if rules.version >= STAGES_AND_ONE_SINCE else max(rules.batches, pp)
+
+
+def aligned_states(rules: Rules, asked: bool | None, mode: str, geometry: Geometry | None) -> bool:
+    """Whether prefix caching keeps aligned states. ``asked`` None: by default, which is off without attention."""
+    if mode in ("align", "none"):
+        return mode == "align"
+    if asked is not None:
+        return asked
+    kinds = {layer.attention for layer, _ in geometry.kinds} if geometry else {"full"}
+    return rules.aligned_states and not kinds <= {"recurrent", "none"}
 
 
 def states_kept(rules: Rules, aligned: bool, kind: str) -> int:
