@@ -46,7 +46,7 @@ def load_catalogue(extra: Sequence[Path] = (), environ: Mapping[str, str] = os.e
     origins = dict.fromkeys(rows, SHIPPED)
     for path in (*standing, *extra):
         file = read_toml(path, WHAT)
-        found = _rows(file)
+        found = rows_of(file)
         raise_all([*_duplicates(file, found)])
         for row in found:
             key = row.name.lower()
@@ -60,11 +60,6 @@ def load_catalogue(extra: Sequence[Path] = (), environ: Mapping[str, str] = os.e
     )
 
 
-def read_rows(path: Path) -> tuple[ModelRow, ...]:
-    """The rows of one file. Raises as ``load_catalogue``."""
-    return _rows(read_toml(path, WHAT))
-
-
 @cache
 def _shipped_rows() -> tuple[ModelRow, ...]:
     text = files("archonctl.catalogue").joinpath("models.toml").read_text("utf-8")
@@ -76,7 +71,8 @@ def _shipped() -> Catalogue:
     return Catalogue(tuple(model_of(row, SHIPPED) for row in _shipped_rows()))
 
 
-def _rows(file: TomlFile) -> tuple[ModelRow, ...]:
+def rows_of(file: TomlFile) -> tuple[ModelRow, ...]:
+    """The rows of a file as they stand there. Raises DeclarationError with every mistake."""
     try:
         return CatalogueFile.model_validate(file.data).model
     except ValidationError as err:

@@ -6,11 +6,12 @@ import contextlib
 import fcntl
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from archonctl.catalogue.entry import Entry
-from archonctl.catalogue.load import read_rows
+from archonctl.catalogue.load import WHAT, rows_of
+from archonctl.deployment.toml_file import read_toml
 from archonctl.errors import DeclarationError, HostRefusal
 
 HEAD = "# Models beside those that archonctl ships; docs/models.md says what may stand here.\n"
@@ -23,10 +24,16 @@ def entry_text(entry: Entry) -> str:
     tables += [
         (f"[model.{key}]", table) for key in ("geometry", "parameters") if isinstance(table := entry.row.get(key), dict)
     ]
+    return "\n" + "".join(_lines(header, table) for header, table in tables) + _quants(entry)
+
+
+def _quants(entry: Entry) -> str:
     quants = entry.row.get("quant")
-    tables += [("[[model.quant]]", quant) for quant in quants] if isinstance(quants, list) else []
-    lines = [line for header, table in tables for line in (header, *(f"{k} = {_toml(v)}" for k, v in table.items()))]
-    return "\n" + "\n".join(lines) + "\n"
+    return "".join(_lines("[[model.quant]]", quant) for quant in quants) if isinstance(quants, list) else ""
+
+
+def _lines(header: str, table: Mapping[str, object]) -> str:
+    return "\n".join((header, *(f"{key} = {_toml(value)}" for key, value in table.items()))) + "\n"
 
 
 def _toml(value: object) -> str:
@@ -40,30 +47,58 @@ def _toml(value: object) -> str:
 
 
 def add_entry(path: Path, entry: Entry) -> None:
-    """Append it to the file, or to a new one; a symbolic link stays one.
+    """Add it to the file, or to a new one; a symbolic link stays one.
 
-    Raises DeclarationError ``catalogue-duplicate`` where the file has the model, and whatever is wrong with the file,
-    which is then left alone; HostRefusal ``catalogue-not-written``.
+    A model is appended; the quant of one that the file has goes below that. Raises DeclarationError
+    ``catalogue-duplicate`` where the file has it already, and whatever is wrong with the file, which is then left
+    alone; HostRefusal ``catalogue-not-written``.
     """
     target = Path(os.path.realpath(path))
     with _refusing(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.parent):
-            old = _old(target, path, entry)
-            _replace(target, old + entry_text(entry))
+            _replace(target, _grown(path, entry) if target.exists() else HEAD + entry_text(entry))
 
 
-def _old(target: Path, path: Path, entry: Entry) -> str:
-    if not target.exists():
-        return HEAD
-    if any(row.name.lower() == entry.name.lower() for row in read_rows(path)):
-        message = f"{entry.name} is in it already"
-        raise DeclarationError(
-            "catalogue-duplicate", message, where=str(path), hint="edit it there, or give another --name"
-        )
-    text = target.read_text("utf-8")
-    tomllib.loads(text + entry_text(entry))  # an unfinished last line must not swallow the entry
-    return text if text.endswith("\n") else text + "\n"
+def _grown(path: Path, entry: Entry) -> str:
+    file = read_toml(path, WHAT)
+    text = file.text if file.text.endswith("\n") else file.text + "\n"
+    names = [row.name.lower() for row in rows_of(file)]
+    if entry.name.lower() not in names:
+        grown = text + entry_text(entry)
+        if _models(grown) is None:
+            message = "its models are not written as [[model]] tables, so none can be added"
+            raise DeclarationError("declaration-invalid-toml", message, where=str(path), hint="write them so")
+        return grown
+    index = names.index(entry.name.lower())
+    row = rows_of(file)[index]
+    if entry.is_new or entry.quant.lower() in {quant.name.lower() for quant in row.quant}:
+        raise _there(entry, path)
+    lines = text.splitlines(keepends=True)
+    cut = file.lines.get(("model", index + 1), len(lines) + 1) - 1
+    while not lines[cut - 1].strip() or lines[cut - 1].lstrip().startswith("#"):
+        cut -= 1  # what stands before the next model belongs to that
+    grown = "".join((*lines[:cut], _quants(entry), *lines[cut:]))
+    if _models(grown) != _models(text, index, entry):
+        raise _there(entry, path)
+    return grown
+
+
+def _models(text: str, index: int = -1, entry: Entry | None = None) -> object:
+    """The models of a text, with the entry's quant where it is to be: the file may be written in another form."""
+    try:
+        models = tomllib.loads(text)["model"]
+    except tomllib.TOMLDecodeError:
+        return None
+    if entry is not None:
+        models[index].setdefault("quant", []).extend(tomllib.loads(entry_text(entry))["model"][0]["quant"])
+    return models
+
+
+def _there(entry: Entry, path: Path) -> DeclarationError:
+    what = entry.name if entry.is_new else f"{entry.name} with {entry.quant}"
+    hint = "edit it there, or give another --name"
+    return DeclarationError("catalogue-duplicate", f"{what} is in it already", where=str(path), hint=hint)
 
 
 def _replace(target: Path, text: str) -> None:

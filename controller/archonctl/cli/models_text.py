@@ -64,7 +64,7 @@ def _result(result: FitResult) -> dict[str, Any]:
 
 def models_text(answers: Sequence[OnHost], ask: Ask, out: Output) -> str:
     """A block a machine; within 80 columns."""
-    length = f"{ask.len:,} tokens" if ask.len else "8,192 tokens, or of the model's whole context if that is less"
+    length = f"{ask.len:,} tokens" if ask.len else "8,192 tokens (or all its context)"
     head = f"{ask.seqs:,} conversation{'s' if ask.seqs > 1 else ''} of {length}; cache {ask.kv_quant}"
     return "\n\n".join([out.paint(head, "dim"), *(_block(each, out) for each in answers)])
 

@@ -167,6 +167,35 @@ def test_what_somebody_wrote_stays_byte_by_byte(look: Look, tmp_path: Path) -> N
     assert tomllib.loads(path.read_text("utf-8"))["model"][1]["name"] == "llama-tiny"
 
 
+def test_a_quant_goes_below_its_model_and_before_the_next(look: Look, tmp_path: Path) -> None:
+    path = tmp_path / "models.toml"
+    add_entry(path, look("hf:org/Llama-Tiny", "mine"))
+    before = path.read_text("utf-8")
+    path.write_text(before + "\n# the other one\n" + HAND, "utf-8")
+    quant = look("hf:org/tiny-AWQ", "mine", (path,))
+    add_entry(path, quant)
+    models = tomllib.loads(path.read_text("utf-8"))["model"]
+    assert [[each["name"] for each in model.get("quant", [])] for model in models] == [["BF16", "AWQ"], []]
+    assert path.read_text("utf-8").startswith(before)
+    assert path.read_text("utf-8").endswith("\n# the other one\n" + HAND)
+    with pytest.raises(DeclarationError) as caught:
+        add_entry(path, quant)
+    assert caught.value.code == "catalogue-duplicate"
+
+
+def test_a_file_in_a_form_that_takes_no_more_is_left_alone(look: Look, tmp_path: Path) -> None:
+    path = tmp_path / "models.toml"
+    text = 'model = [ { name = "qwen3-14b" } ]\n'
+    path.write_text(text, "utf-8")
+    entry = Entry("qwen3-14b", {"name": "qwen3-14b", "quant": [{"name": "Q6_K", "bytes": 12}]}, "Q6_K", is_new=False)
+    with pytest.raises(DeclarationError) as caught:
+        add_entry(path, entry)
+    assert caught.value.code == "catalogue-duplicate"
+    with pytest.raises(DeclarationError) as caught:
+        add_entry(path, look("hf:org/Llama-Tiny"))
+    assert path.read_text("utf-8") == text
+
+
 def test_a_link_stays_a_link(look: Look, tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     target, link = tmp_path / "dotfiles" / "models.toml", tmp_path / "models.toml"
