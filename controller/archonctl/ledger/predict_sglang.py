@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from archonctl.engines.sglang.kv import Rates, element_bytes, kv_share, pool_tokens, rates, static_bytes, swa_tokens
+from archonctl.engines.sglang.kv import (
+    Rates,
+    element_bytes,
+    in_one_pool,
+    kv_share,
+    pool_tokens,
+    rates,
+    static_bytes,
+    swa_tokens,
+    two_pools,
+)
 from archonctl.engines.sglang.settings import DRAFTS
 from archonctl.ledger.case import CaseFacts
 from archonctl.ledger.predict import Prediction
@@ -32,6 +42,16 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
         )
     else:
         each, rate = Rates(facts.token_bytes, 0), f"{facts.token_bytes:,} B a token as the case states it"
+    if each.sliding and ledger.get("swa_kv_gib") is None:
+        version = f"{ledger.engine_version} {facts.version}"
+        if two_pools(f"{facts.model} {facts.geometry.architecture if facts.geometry else ''}", version):
+            if ledger.get("kv_gib") is not None or ledger.get("k_gib") is not None:
+                return Prediction(
+                    reason="the model has two pools, and which of them the printed size is of is not told"
+                )
+        else:
+            each = in_one_pool(each)
+            rate = f"{each.full:,} B a token with windows kept in full; {rate}"
     found = _from_pools(ledger, each, page, rate) or _from_free(facts, ledger, each, page, rate)
     if found is None:
         if cap:

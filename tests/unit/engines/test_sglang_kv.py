@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from archonctl.engines.sglang.kv import Rates, element_bytes, kv_share, pool_tokens, rates, static_bytes, swa_tokens
+from archonctl.engines.sglang.kv import (
+    Rates,
+    element_bytes,
+    in_one_pool,
+    kv_share,
+    pool_tokens,
+    rates,
+    static_bytes,
+    swa_tokens,
+    two_pools,
+)
 from archonctl.errors import DeclarationError
 from archonctl.model.inline import describe
 
@@ -90,3 +100,22 @@ def test_a_hybrid_has_a_state_of_known_size_on_each_rank() -> None:
     conv, ssm = 3 * (4096 + 2 * 2048) * 2, 32 * 128 * 128 * 4
     assert rates(geometry).state == 36 * (conv + ssm)
     assert rates(geometry, tp=2).state == 36 * (conv + ssm) // 2
+
+
+@pytest.mark.parametrize(
+    ("names", "version", "two"),
+    [
+        ("openai/gpt-oss-20b", "0.5.9", True),
+        ("gemma4_text", "", True),
+        ("gpt_oss", "0.5.4", False),
+        ("gemma3_text", "0.5.9", False),
+        ("mistral", "0.5.12.post1", False),
+    ],
+)
+def test_few_models_have_a_pool_for_their_windows(names: str, version: str, two: bool) -> None:
+    assert two_pools(names, version) is two
+
+
+def test_windows_without_a_pool_of_their_own_are_kept_in_full() -> None:
+    each = in_one_pool(rates(describe(None, "gemma-3-27b").geometry))
+    assert (each.full, each.sliding) == (62 * 16 * 2 * 128 * 2, 0)

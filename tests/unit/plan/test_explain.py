@@ -110,6 +110,27 @@ def test_sglang(model: str, knobs: dict[str, Any]) -> None:
     agrees(forecast("sglang", model, knobs))
 
 
+@pytest.mark.parametrize("ratio", [0.8, 0.0001], ids=str)
+def test_sglang_with_a_pool_for_windows(ratio: float) -> None:
+    own = facts("gpt-oss-20b")
+    assert own.geometry is not None
+    model = replace(own, geometry=replace(own.geometry, architecture="gpt_oss"))
+    knobs: dict[str, Any] = {
+        "mem-fraction-static": 0.8,
+        "swa-full-tokens-ratio": ratio,
+        "speculative-algorithm": "EAGLE3",
+    }
+    endpoint = Endpoint(
+        contract=Contract(seqs=3, len=5000, kv_dtype="f16"),
+        engine=Engine.model_validate({"kind": "sglang", "version": "0.5.9", "binary": "/x", "knobs": knobs}),
+        model=ModelRef(path="/m"),
+    )
+    host = Host(ram_mib=900_000, cards=(Card(index=0, name="c", total_mib=81_920),))
+    seen = adapter("sglang").forecast(endpoint, host, model)
+    agrees(seen)
+    assert {"full_slots", "sliding_slots"} <= {term.name for term in seen.terms}
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(["archon", "archon-pair"]),

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from archonctl.deployment.schema import Boot, Endpoint
 from archonctl.engines.base import CardRule, CardShare, Forecast, Problem
 from archonctl.engines.beside import beside_demands, unknown_parts
-from archonctl.engines.sglang.kv import Rates, kv_share, pool_tokens, rates, static_bytes, swa_tokens
+from archonctl.engines.sglang.kv import (
+    Rates,
+    in_one_pool,
+    kv_share,
+    pool_tokens,
+    rates,
+    static_bytes,
+    swa_tokens,
+    two_pools,
+)
 from archonctl.engines.sglang.settings import Settings, boot_endpoint, settings_of, shape_of
 from archonctl.engines.sglang.terms import explain
 from archonctl.engines.sharding import attention_share, padded_vocabulary
@@ -43,7 +52,7 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
     Raises DeclarationError for knobs that cannot be understood (see ``settings_of``).
     """
     settings = settings_of(endpoint)
-    each = _rates(model.geometry, settings) if model and model.geometry else None
+    each = _rates(model.geometry, settings, endpoint.engine.version) if model and model.geometry else None
     weights = _rank_weights(model, settings.tp)
     pool = _capped(_pool(endpoint, settings, host, model, each, weights), settings)
     used, shape = host.cards[: settings.tp], shape_of(endpoint, settings)
@@ -69,9 +78,10 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
     )
 
 
-def _rates(geometry: Geometry, settings: Settings) -> Rates:
+def _rates(geometry: Geometry, settings: Settings, version: str) -> Rates:
     draft = (geometry.nextn_layers or 1) if settings.drafts else 0
-    return rates(geometry, tp=settings.tp, dtype=settings.kv_dtype, draft_layers=draft)
+    each = rates(geometry, tp=settings.tp, dtype=settings.kv_dtype, draft_layers=draft)
+    return each if settings.window_pool and two_pools(geometry.architecture, version) else in_one_pool(each)
 
 
 def _states(model: ModelFacts | None) -> bool:

@@ -6,7 +6,8 @@ Read from SGLang ``srt/model_executor/model_runner.py`` and ``kv_cache_configura
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from archonctl.errors import DeclarationError
 from archonctl.model.geometry import Geometry, Layer
@@ -84,6 +85,27 @@ def _state(geometry: Geometry, tp: int) -> int:
     if one is None:
         return 0
     return count * (one.conv_elements // tp * 2 + one.ssm_elements // tp * (one.ssm_element_bytes or 4))
+
+
+TWO_POOLS = ("gptoss", "llama4", "gemma4", "mimov2", "step3", "laguna", "mellum", "inkling")
+"""Architectures whose windows SGLang keeps in a pool of their own (``is_hybrid_swa_model`` in
+srt/configs/model_config.py of 0.5.8 to 0.5.23). All others keep their windows as if they were full: Gemma 2 and 3, Cohere 2, Mistral, Phi-3."""
+TWO_POOLS_SINCE = (0, 5, 8)
+"""Before, two pools had to be asked for (--hybrid-kvcache-ratio)."""
+
+
+def two_pools(names: str, version: str) -> bool:
+    """Whether a model has a pool for its windows. ``names``: architecture or name; an unread version is a newer one."""
+    match = re.search(r"(?<![\d.])v?(\d+)\.(\d+)\.(\d+)", version)
+    if match and tuple(map(int, match.groups())) < TWO_POOLS_SINCE:
+        return False
+    plain = re.sub(r"[^a-z0-9]", "", names.lower())
+    return any(each in plain for each in TWO_POOLS)
+
+
+def in_one_pool(each: Rates) -> Rates:
+    """Windows kept like full layers: one pool, one rate."""
+    return replace(each, full=each.full + each.sliding, sliding=0)
 
 
 def pool_tokens(pool_bytes: float, token_bytes: int, page: int = 1) -> int:

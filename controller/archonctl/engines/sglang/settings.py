@@ -57,6 +57,8 @@ class Settings:
     kv_dtype: str
     swa_ratio: float
     mamba_ratio: float
+    window_pool: bool
+    """False with --disable-hybrid-swa-memory."""
     states: int
     """--max-mamba-cache-size: recurrent states in all, whatever the ratio; 0: by the ratio."""
     drafts: bool
@@ -88,6 +90,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
         kv_dtype=_kv_dtype(endpoint, knobs),
         swa_ratio=knobs.decimal("swa-full-tokens-ratio") or SWA_RATIO,
         mamba_ratio=knobs.decimal("mamba-full-memory-ratio") or MAMBA_RATIO,
+        window_pool=not knobs.switch("disable-hybrid-swa-memory", False),
         states=knobs.number("max-mamba-cache-size", 0, minimum=1),
         drafts=knobs.text("speculative-algorithm").upper() in DRAFTS,
         extras=tuple(
