@@ -89,7 +89,8 @@ def _state(geometry: Geometry, tp: int) -> int:
 
 TWO_POOLS = ("gptoss", "llama4", "gemma4", "mimov2", "step3", "laguna", "mellum", "inkling")
 """Architectures whose windows SGLang keeps in a pool of their own (``is_hybrid_swa_model`` in
-srt/configs/model_config.py of 0.5.8 to 0.5.23). All others keep their windows as if they were full: Gemma 2 and 3, Cohere 2, Mistral, Phi-3."""
+srt/configs/model_config.py of 0.5.8 to 0.5.23). All others keep them as if they were full: Gemma 3, Mistral, Phi-3.
+"""
 TWO_POOLS_SINCE = (0, 5, 8)
 """Before, two pools had to be asked for (--hybrid-kvcache-ratio)."""
 
