@@ -45,6 +45,10 @@ class Engine:
     """Cut what does not fit instead of refusing it."""
     undercount: int = 0
     """usage.prompt_tokens is lower than the truth by this."""
+    overcount: float = 0.0
+    """usage.prompt_tokens is higher than the truth by this share, as where a gateway bills it so."""
+    usage_as_text: bool = False
+    """Counts are strings, and usage is null where there is nothing to count yet."""
     usage: bool = True
     continuous: bool = False
     """Count in every event of a stream."""
@@ -302,12 +306,14 @@ class Handler(BaseHTTPRequestHandler):
         if engine.eos_after is not None and engine.eos_after < answer:
             answer, stop = engine.eos_after, "stop"
         stream = bool(body.get("stream")) and not engine.ignore_stream
-        counted = max(0, tokens - engine.undercount)
+        counted = max(0, tokens - engine.undercount) + int(tokens * engine.overcount)
         usage: dict[str, Any] = {
             "prompt_tokens": counted,
             "completion_tokens": answer,
             "total_tokens": counted + answer,
         }
+        if engine.usage_as_text:
+            usage = {name: str(count) for name, count in usage.items()}
         if engine.cache:
             usage["prompt_tokens_details"] = {"cached_tokens": self.cached}
         if not stream:
@@ -366,7 +372,8 @@ class Handler(BaseHTTPRequestHandler):
             event = {"delta": {"content": text}} if chat else {"text": text}
             counts = {"usage": {"prompt_tokens": usage["prompt_tokens"], "completion_tokens": step + 1}}
             named = engine.falls_back_to if big else ""
-            yield self._event(event, counts if engine.continuous else {}, model=named)
+            nothing = {"usage": None} if engine.usage_as_text else {}
+            yield self._event(event, counts if engine.continuous else nothing, model=named)
         yield self._event({"delta": {}, "finish_reason": stop} if chat else {"text": "", "finish_reason": stop})
         if engine.usage and body.get("stream_options", {}).get("include_usage"):
             yield json.dumps({"choices": [], "usage": usage}).encode()

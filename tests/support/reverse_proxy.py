@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +29,10 @@ class Behaviour:
     """More headers of every answer. One that the answer has already comes twice."""
     kind: str = ""
     """Another content type for every answer that has one."""
+    stream_kind: str = ""
+    """Another content type for event streams alone."""
+    rewrite: Callable[[bytes], bytes] = bytes
+    """What becomes of a piece of an event stream."""
     before: bytes = b""
     """Sent before the head: interim answers."""
     refuse: list[tuple[int, str]] = field(default_factory=list)
@@ -41,6 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
     behaviour: Behaviour
     upstream: str
     seen: list[str]
+    streams = False
 
     def do_GET(self) -> None:
         self._pass(b"")
@@ -85,14 +90,16 @@ class _Handler(BaseHTTPRequestHandler):
         does = self.behaviour
         self.wfile.write(does.before)
         self.send_response(answer.status)
-        self.send_header("Content-Type", does.kind or answer.headers.get("content-type", "text/plain"))
+        kind = answer.headers.get("content-type", "text/plain")
+        self.streams = kind == "text/event-stream"
+        self.send_header("Content-Type", does.kind or (does.stream_kind if self.streams else "") or kind)
         if does.coding:
             self.send_header("Content-Encoding", does.coding.removeprefix("raw "))
         for name, value in does.head:
             self.send_header(name, value)
         self.end_headers()
         packer = zlib.compressobj(wbits=_WBITS[does.coding]) if does.coding in _WBITS else None
-        for piece in self._pieces(answer):
+        for piece in map(does.rewrite if self.streams else bytes, self._pieces(answer)):
             self.wfile.write(packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH) if packer else piece)
             self.wfile.flush()
         if packer:

@@ -16,7 +16,7 @@ from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.hold import READ_GAP_S
 from archonctl.probe.pace import Pace
 from archonctl.probe.patience import pause_s
-from archonctl.probe.prompts import Prompt
+from archonctl.probe.prompts import TOLERANCE, Prompt
 from archonctl.probe.session import Session
 from archonctl.probe.shape import Shape
 from archonctl.probe.stream import Change, Seen, run_stream
@@ -175,7 +175,7 @@ async def _alone(
     answer = max(2, min(_ANSWER, session.contract.len // 8))
     sent = clock()
     seen = await run_stream(session, shape, prompt.text, answer, on_change)
-    overhead = _overhead(session, prompt, seen)
+    overhead = _overhead(session, shape, prompt, seen)
     stepped = during[0] if during else None
     whole = watch.reads == 1 and seen.tokens > 1
     answered_s = watch.last_at - (sent if whole else watch.first_at)
@@ -190,7 +190,7 @@ async def _alone(
     )
 
 
-def _overhead(session: Session, prompt: Prompt, seen: Seen) -> int:
+def _overhead(session: Session, shape: Shape, prompt: Prompt, seen: Seen) -> int:
     if seen.prompt_tokens is None:
         raise unseen(
             "prompt-tokens-unreported",
@@ -201,6 +201,14 @@ def _overhead(session: Session, prompt: Prompt, seen: Seen) -> int:
     overhead = seen.prompt_tokens - prompt.tokens
     if overhead < -_OFFSET:
         raise truncated(prompt.tokens, seen.prompt_tokens)
+    if shape.completions and overhead > TOLERANCE:
+        raise unseen(
+            "prompt-not-sizable",
+            f"{prompt.tokens:,} tokens were sent without a template and the engine counts {seen.prompt_tokens:,}: its "
+            "tokenizer path and its usage contradict each other",
+            expected=f"{prompt.tokens:,} prompt tokens",
+            actual=f"{seen.prompt_tokens:,} prompt tokens",
+        )
     if overhead > max(64, session.contract.len // 2):
         raise unseen(
             "prompt-not-sizable",

@@ -14,6 +14,8 @@ from archonctl.probe.values import Leg
 LEG = "capacity"
 COUNTING_SLACK = 2
 """Engines differ by a token or two in what they count into a window (BOS, the last sampled token)."""
+COUNTING_MORE = 16
+"""How much more than was sent it may count: as much as a prompt may be off its wanted size."""
 LEAST_SHARE = 0.95
 """Share of the contract's tokens that must be seen at one moment. The first sequence to end is at full height then and
 the others are behind it by what they prefilled later; the exact pool is the ledger's word."""
@@ -129,6 +131,14 @@ def _whole(flown: Flown, contract: Contract) -> None:
             )
         if each.prompt_tokens < each.sent:
             raise truncated(each.sent, each.prompt_tokens)
+        if each.prompt_tokens > each.sent + COUNTING_MORE:
+            raise unseen(
+                "prompt-not-sizable",
+                f"a prompt of {each.sent:,} tokens was sent, the engine counts {each.prompt_tokens:,}: more than it "
+                "adds to a shorter one, so that its tokenizer path and its usage contradict each other",
+                expected=f"{each.sent:,} prompt tokens",
+                actual=f"{each.prompt_tokens:,} prompt tokens",
+            )
         if each.finish_reason in ABORTED:
             raise _unless_others(flown, _aborted(each))
         done = each.completion_tokens

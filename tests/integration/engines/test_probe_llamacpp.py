@@ -25,6 +25,7 @@ from archonctl.ledger.values import BootLedger
 from archonctl.probe.limits import Limits
 from archonctl.probe.run import probe_endpoint
 from archonctl.probe.values import Depth, Extras, Verdict
+from support.engines import wait_for
 from support.probing import leg, told
 
 pytestmark = pytest.mark.engine
@@ -71,6 +72,7 @@ def running(argv: Sequence[str], port: int, log: Path) -> Iterator[subprocess.Po
                 assert process.poll() is None, log.read_text(errors="replace")[-2000:]
                 assert time.monotonic() < end, "not ready"
                 time.sleep(0.05)
+            wait_for(lambda: "model loaded" in log.read_text("utf-8", "replace"), 60)  # a thread of its own writes it
             yield process
         finally:
             process.kill()

@@ -17,6 +17,7 @@ from support.lying_server import Engine, Handler, lying_server
 from support.probing import API, SHORT, boot_ledger, endpoint, leg, probe, told
 from support.reverse_proxy import Behaviour, reverse_proxy
 
+BOM = b"\xef\xbb\xbf"
 SLOW = {"prefill_s": 0.002, "step_s": 0.02}
 """An engine at whose pace it shows when a stream comes."""
 WHOLE = replace(SHORT, generation_s=20.0, calibrate_s=30.0, floor_s=4.0, cap_s=40.0)
@@ -34,6 +35,21 @@ def through(does: Behaviour, *, path: str = "", **engine: Any) -> Verdict:
         return verdict
 
 
+def events(change: Callable[[bytes], bytes], kind: str = "") -> tuple[Behaviour, str]:
+    """Event streams as the standard allows them to be written, though few do."""
+    return Behaviour(rewrite=change, stream_kind=kind), ""
+
+
+def noisy(piece: bytes) -> bytes:
+    """Comments, other fields, an event without data and one of white space before each event."""
+    return b": ping\n\nevent: message\nid: 7\nretry: 100\n\ndata:\n\ndata: \ndata:\n\nunknown\n" + piece
+
+
+def in_lines(piece: bytes) -> bytes:
+    """The JSON of each event over several data lines."""
+    return piece.replace(b', "choices"', b'\ndata: , "choices"')
+
+
 TRANSPARENT: dict[str, tuple[Behaviour, str]] = {
     "as it comes, and closed at the end": (Behaviour(), ""),
     "under a prefix": (Behaviour(prefix="/llm/a"), "/llm/a/v1/"),
@@ -47,6 +63,14 @@ TRANSPARENT: dict[str, tuple[Behaviour, str]] = {
     "headers twice": (Behaviour(head=(("Content-Type", "text/html"), ("Connection", "close"), ("Vary", "*"))), ""),
     "huge headers": (Behaviour(head=tuple((f"X-{i}", "y" * 4000) for i in range(16))), ""),
     "cookies": (Behaviour(head=(("Set-Cookie", "route=replica-2; Path=/"),) * 40), ""),
+    "CR LF": events(lambda piece: piece.replace(b"\n", b"\r\n")),
+    "CR alone": events(lambda piece: piece.replace(b"\n", b"\r")),
+    "no space after the colon": events(lambda piece: piece.replace(b"data: ", b"data:")),
+    "comments and other fields": events(noisy),
+    "JSON over several lines": events(in_lines),
+    "a type in odd case": events(bytes, "Text/Event-Stream ;Charset=UTF-8"),
+    "no type of a stream": events(bytes, "text/plain"),
+    "the type of JSON": events(bytes, "application/json"),
     "interim answers": (
         Behaviour(before=b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n"),
         "",
@@ -61,6 +85,21 @@ def test_a_sound_engine_behind_a_proxy_holds(name: str) -> None:
     does, path = TRANSPARENT[name]
     verdict = through(does, path=path)
     assert verdict.word == "holds", told(verdict)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_counts_in_words_and_usage_of_null_are_read(continuous: bool) -> None:
+    with lying_server(Engine(usage_as_text=True, continuous=continuous)) as server:
+        verdict = probe(server)
+    assert verdict.word == "holds", told(verdict)
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_counts_that_grow_with_the_prompt_are_not_believed(chat: bool) -> None:
+    """What a gateway adds to each count would make prompts shorter than they are said to be."""
+    with lying_server(Engine(overcount=0.2, window=2000, no_completions=chat)) as server:
+        verdict = probe(server, length=1000)
+    assert (verdict.word, leg(verdict, "capacity").code) == ("no evidence", "prompt-not-sizable"), told(verdict)
 
 
 def test_a_cookie_is_not_sent_back() -> None:
@@ -131,9 +170,6 @@ def test_the_key_does_not_follow_a_redirect(tmp_path: Path, path: str, status: i
         verdict = probe(server, key_file=str(key))
     assert verdict.word != "holds", told(verdict)
     assert thief.requests == []
-
-
-BOM = b"\xef\xbb\xbf"
 
 
 def health(status: int, body: bytes = b"", kind: str = "text/plain") -> Callable[[Handler], None]:

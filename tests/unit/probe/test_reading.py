@@ -218,3 +218,10 @@ def test_a_completion_with_reasoning_only_is_a_generation() -> None:
         found = read_generation(json.loads(json.dumps(answer)))
         assert found is not None
         assert judge_generation(found, 32) == ""
+
+
+@given(st.integers(1, 9))
+def test_a_byte_order_mark_before_a_stream_is_no_part_of_it(cut: int) -> None:
+    wire, parser = b"\xef\xbb\xbfdata: {}\n\ndata: [DONE]\n\n", SseParser()
+    found = [each for at in range(0, len(wire), cut) for each in parser.feed(wire[at : at + cut])]
+    assert found == [b"{}", b"[DONE]"]
