@@ -21,7 +21,7 @@ from archonctl.model.hf_folder import read_hf_folder
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "vllm" / "models.jsonl"
 CASES = [json.loads(line) for line in GOLDEN.read_text("utf-8").splitlines()]
-UNKNOWN = {"falcon-h1", "mimo-v2", "minicpm3"}
+UNKNOWN = {"falcon", "falcon-h1", "gpt2", "mimo-v2", "minicpm3"}
 """Architectures that no law covers here: said, never guessed."""
 
 
