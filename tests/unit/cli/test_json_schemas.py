@@ -17,6 +17,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from archonctl.catalogue.as_json import added_json
+from archonctl.catalogue.entry import Entry, entry_of
 from archonctl.cli.apply_text import result_json
 from archonctl.cli.installed_text import drift_json, history_json, logs_json, status_json
 from archonctl.cli.output import error_json
@@ -34,6 +36,7 @@ from archonctl.memory.demand import FitVerdict, MemoryClass, Scope
 from archonctl.memory.interval import Source
 from archonctl.model.as_json import facts_json
 from archonctl.model.geometry import AttentionKind, ModelFacts, RecurrentKind, TensorClass
+from archonctl.model.inspect import inspect_model
 from archonctl.plan.as_json import plan_json
 from archonctl.plan.build import plan_endpoint
 from archonctl.plan.values import PlanVerdict
@@ -68,6 +71,9 @@ VERBS = {
     "plan-solve",
     "plan-sweep",
     "fit",
+    "models",
+    "models-show",
+    "models-add",
     "render",
     "up",
     "probe",
@@ -228,6 +234,7 @@ ENUMS = [
     ("fit-1", ("properties", "verdict"), FitWord),
     ("fit-1", ("$defs", "refusal", "properties", "code"), RefusalCode),
     ("fit-1", ("$defs", "choice", "properties", "split"), Split),
+    ("models-1", ("$defs", "result", "properties", "verdict"), FitWord),
     ("inspect-1", ("$defs", "layer", "properties", "attention"), AttentionKind),
     ("inspect-1", ("$defs", "recurrent", "properties", "kind"), RecurrentKind),
     ("inspect-1", ("$defs", "tensor_bytes", "properties", "class"), TensorClass),
@@ -727,6 +734,27 @@ WRONG: dict[str, list[Change]] = {
         (("refusals", 0, "kernel"), ""),
         (("code",), "fit-size"),
     ],
+    "models-1": [
+        (("models",), None),
+        (("models", 0, "quants"), []),
+        (("models", 0, "params_total"), 0),
+        (("models", 0, "quants", 0, "size_bytes"), 1),
+        (("hosts", 0, "results", 0, "verdict"), "ok"),
+        (("hosts", 0, "results", 0, "est_bytes"), 1.5),
+        (("hosts", 0, "results", 0, "split"), "pipeline"),
+        (("seqs",), 0),
+    ],
+    "models-show-1": [
+        (("geometry", "pattern"), "X"),
+        (("geometry", "layers"), 0),
+        (("parameters",), {}),
+        (("quants", 0, "sha256"), ["abc"]),
+    ],
+    "models-add-1": [
+        (("entry", "quant"), []),
+        (("entry", "quant", 0, "bytes"), 0),
+        (("is_new",), "yes"),
+    ],
     "render-1": [
         (("digest",), "abc"),
         (("argv",), "llama-server --port 1"),
@@ -897,6 +925,9 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "plan-solve-1": ask("plan", "env/archon.toml", "--solve", "host-pool", schema="plan-solve"),
         "plan-sweep-1": ask("plan", "env/archon.toml", "--sweep", "seqs=3..4", schema="plan-sweep"),
         "fit-1": ask("fit", "qwen3-14b", "--card", "T4"),
+        "models-1": ask("models", "--card", "T4"),
+        "models-show-1": ask("models", "show", "qwen3-next-80b-a3b", schema="models-show"),
+        "models-add-1": added_json(_entry(tiny_gguf("qwen3moe")), None),
         "render-1": ask("render", "env/archon.toml", "--out", folder / "release"),
         "up-1": _check(up),
         "probe-1": up["probe"],
@@ -964,6 +995,11 @@ def changed() -> dict[str, Value]:
     }
     found_value: dict[str, Value] = json.loads(json.dumps(value))
     return found_value
+
+
+def _entry(path: Path) -> Entry:
+    """As ``models add`` makes it of a repository."""
+    return entry_of(inspect_model(path), "org/tiny-GGUF", path.name, "0" * 40, "tiny", None)
 
 
 def test_each_schema_has_something_wrong_to_reject(good: dict[str, Value]) -> None:
