@@ -86,17 +86,22 @@ def latest(folder: Path, endpoint: str, release: str = "") -> tuple[Stored, Kept
 
 def load(path: Path) -> Stored:
     """One stored verdict, of whatever readable schema. Raises UsageError ``verdict-unreadable``."""
+    return read_stored(read_value(path), str(path))
+
+
+def read_value(path: Path) -> object:
+    """What a file of the store holds, unjudged. Raises UsageError ``verdict-unreadable``."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             raw = file.read(_LIMIT_BYTES + 1)
         if len(raw) > _LIMIT_BYTES:
             raise ValueError(f"more than {_LIMIT_BYTES:,} bytes")
-        value = json.loads(raw)
+        value: object = json.loads(raw)
     except (OSError, ValueError, RecursionError) as err:
         why = (err.strerror if isinstance(err, OSError) else "") or f"{type(err).__name__} {err}"[:200]
         raise UsageError("verdict-unreadable", f"not a stored verdict: {why}", where=str(path)) from None
-    return read_stored(value, str(path))
+    return value
 
 
 def keep_or_say(folder: Path, release: str, by: str, value: Mapping[str, object], at: float) -> str:
