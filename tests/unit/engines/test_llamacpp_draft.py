@@ -65,9 +65,9 @@ def test_on_cards_a_draft_is_split_like_the_model_and_counts_for_fit(beside: Mod
     assert in_ram is not None
     assert [bool(part.draft and part.draft.kv) for part in in_ram.parts] == [True, False, False]
 
-    room = int(
-        1024 + sum(part.wanted.best for part in assessed(replace(beside, draft=None), {}, (8000,)).spread.cards) / 2**20
-    )  # type: ignore[union-attr]
+    alone = assessed(replace(beside, draft=None), {}, (8000,)).spread
+    assert alone is not None
+    room = 1024 + int(sum(part.wanted.best for part in alone.cards)) // 2**20
     tight = assessed(beside, {}, (room + 2,)).spread
     assert tight is not None
     assert tight.moved
