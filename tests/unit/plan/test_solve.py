@@ -218,7 +218,7 @@ def everything(tiny_gguf: Callable[..., Path]) -> dict[str, Trial]:
 
 
 def test_every_variable_of_every_engine_has_an_answer_that_is_the_best(tiny_gguf: Callable[..., Path]) -> None:
-    """Each alone: the promise, dtype, host pool, utilisation, ranks, stages, layers and experts in RAM, and the rest."""
+    """Each alone: the promise, dtype, host pool, utilisation, ranks, stages, layers and experts in RAM."""
     answered: set[str] = set()
     for name, case in everything(tiny_gguf).items():
         for variable in case.variables():
