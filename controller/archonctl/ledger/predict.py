@@ -49,7 +49,9 @@ def predict(record: Mapping[str, object], ledger: BootLedger) -> Prediction:
     """What the laws say about one case; a reason where none of them applies."""
     law = _LAWS.get(ledger.engine)
     if law is None:
-        return Prediction(reason=f"no KV law for {ledger.engine or 'an unknown engine'}")
+        stated = record.get("engine")
+        name = stated if ledger.engine in ("", "unknown") and isinstance(stated, str) else ledger.engine
+        return Prediction(reason=f"no KV law for {name[:40] or 'an unknown engine'}")
     predictor = cast(Predictor, import_module(law).predict_case)
     if not ledger.figures:
         ledger = replace(ledger, figures=_quoted(record))
