@@ -31,7 +31,7 @@ GIB = 1024**3
 GOAL = 20_000
 MODELS = (
     *("llama-3.1-8b", "llama-3.1-405b", "qwen3-32b", "qwen3-235b-a22b", "mixtral-8x7b", "deepseek-v3", "kimi-k2"),
-    *("gemma-2-27b", "gemma-3-27b", "gpt-oss-20b", "gpt-oss-120b", "qwen3-next-80b", "glm-4.5", "llama-4-scout"),
+    *("gemma-2-27b", "gemma-3-27b", "gpt-oss-20b", "gpt-oss-120b", "qwen3-next-80b", "glm-4.5"),
 )
 MANIFEST = Path(__file__).parent.parent / "env" / "models" / "qwen3.8-next-flash.toml"
 
