@@ -15,6 +15,7 @@ from archonctl.observe.board import Board
 from archonctl.observe.catalogue import Look
 from archonctl.observe.endpoint_look import StartLimit, state_look, unit_look
 from archonctl.observe.engine_look import engine_look
+from archonctl.observe.failure_watch import FailureWatch
 from archonctl.observe.host_look import host_look
 from archonctl.observe.plan_look import capacity_look, plan_look
 from archonctl.observe.values import Sample
@@ -38,6 +39,7 @@ class _Endpoint:
     installed: Installed
     limit: StartLimit = field(default_factory=StartLimit)
     pending: dict[Look, Future[None]] = field(default_factory=dict)
+    engine: str = ""
     planned: tuple[str, float] = ("", 0.0)
     """The release whose plan is shown, and when it was made."""
 
@@ -53,11 +55,13 @@ class Looker:
         """
         self._board, self._list, self._show, self._say = board, endpoints, show, say
         self._failing: dict[tuple[str, Look], str] = {}
+        self._watch = FailureWatch(self._engines, say)
         self._known: dict[str, _Endpoint] = {}
         self._pool = ThreadPoolExecutor(WORKERS, "look")
 
     def run(self, stop: threading.Event, every_s: float = EVERY_S) -> None:
         """Until ``stop`` is set."""
+        self._watch.begin()
         while not stop.is_set():
             began = time.monotonic()
             self.once()
@@ -69,6 +73,7 @@ class Looker:
         self._known = {name: self._known.get(name) or _Endpoint(each) for name, each in found.items()}
         self._board.keep_only(self._known)
         self._take("", "host", host_look)
+        self._journal()
         for each in self._known.values():
             self._files(each)
         end = time.monotonic() + wait_s
@@ -78,7 +83,20 @@ class Looker:
 
     def close(self) -> None:
         """Take no new look; those under way end by their own bounds."""
+        self._watch.end()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _engines(self) -> dict[str, str]:
+        return {name: each.engine for name, each in list(self._known.items())}
+
+    def _journal(self) -> None:
+        if not self._watch.is_begun:
+            return  # one look has no time to follow anything
+        for name, samples in self._watch.samples().items():
+            if name in self._known or not name:
+                self._board.put(name, "journal", samples)
+        if not self._watch.is_up:
+            self._board.fail("", "journal")
 
     def _files(self, each: _Endpoint) -> None:
         name, installed = each.installed.name, each.installed
@@ -99,6 +117,7 @@ class Looker:
         except ArchonError as err:
             self._failed(name, "plan", err)
             return
+        each.engine = release.loaded.endpoint.engine.kind
         if each.planned[0] != release.digest or time.monotonic() - each.planned[1] > PLAN_EVERY_S:
             each.planned = (release.digest, time.monotonic())
             self._begin(each, "plan", lambda: _plan(name, release))
@@ -129,7 +148,7 @@ class Looker:
 
     def _failed(self, name: str, look: Look, err: Exception) -> None:
         self._board.fail(name, look)
-        why = str(getattr(err, "message", "") or err or type(err).__name__)[:300]
+        why = str(getattr(err, "message", "") or err or type(err).__name__)[:800]
         if (name, look) not in self._failing:
             self._say(f"{name}: {look}: {why}")
         self._failing[name, look] = why

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -81,6 +83,15 @@ def status(installed: Installed, state: UnitState) -> Status:
         listen,
         remark,
     )
+
+
+def engine_kinds(endpoints: Iterable[Installed]) -> dict[str, str]:
+    """The kind of each endpoint's engine by its name; those without a readable release are left out."""
+    found: dict[str, str] = {}
+    for each in endpoints:
+        with contextlib.suppress(ArchonError):
+            found[each.name] = each.stored(each.current()).loaded.endpoint.engine.kind
+    return found
 
 
 def _word(state: UnitState, verdict: Record | None) -> StatusWord:

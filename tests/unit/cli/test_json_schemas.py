@@ -20,6 +20,7 @@ from referencing import Registry, Resource
 from archonctl.catalogue.as_json import added_json
 from archonctl.catalogue.entry import Entry, entry_of
 from archonctl.cli.apply_text import result_json
+from archonctl.cli.failures_text import failures_json
 from archonctl.cli.installed_text import drift_json, history_json, logs_json, status_json
 from archonctl.cli.output import error_json
 from archonctl.cli.stored_text import shown_json
@@ -37,6 +38,7 @@ from archonctl.memory.interval import Source
 from archonctl.model.as_json import facts_json
 from archonctl.model.geometry import AttentionKind, ModelFacts, RecurrentKind, TensorClass
 from archonctl.model.inspect import inspect_model
+from archonctl.observe.failures import Failure
 from archonctl.plan.as_json import plan_json
 from archonctl.plan.build import plan_endpoint
 from archonctl.plan.values import PlanVerdict
@@ -92,6 +94,7 @@ VERBS = {
     "history",
     "drift",
     "logs",
+    "failures",
     "error",
 }
 _FILES = Registry().with_resources((f"{name}.json", Resource.from_contents(s)) for name, s in SCHEMAS.items())
@@ -887,6 +890,12 @@ WRONG: dict[str, list[Change]] = {
         (("endpoints", 0, "findings", 0, "message"), ""),
         (("endpoints", 0, "unchecked"), None),
     ],
+    "failures-1": [
+        (("counts", 0, "class"), "vram"),
+        (("failures", 0, "by"), "me"),
+        (("failures", 0, "endpoint"), ""),
+        (("since",), None),
+    ],
     "logs-1": [(("lines",), "a line"), (("invocation",), ""), (("unit",), None)],
     "stop-1": [
         (("stopped",), "pid 4242"),
@@ -992,6 +1001,7 @@ def changed() -> dict[str, Value]:
         "history-1": history_json("tiny", new, History((record,), 1), (record,)),
         "drift-1": drift_json([Drift("tiny", new, (finding,), ("environment",)), Drift("x", "", (), ("all",))]),
         "logs-1": logs_json("tiny", "archon@tiny.service", "", ["a line"]),
+        "failures-1": failures_json([Failure(1.5, "", "kv_cache", "engine", "out of memory", "torch")], "-7d"),
     }
     found_value: dict[str, Value] = json.loads(json.dumps(value))
     return found_value

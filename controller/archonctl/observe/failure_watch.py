@@ -1,0 +1,79 @@
+"""Follows the journal in a thread of its own and counts what ran out of memory."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from archonctl.errors import HostRefusal
+from archonctl.observe.failure_journal import follow
+from archonctl.observe.failures import Classifier, Failure
+from archonctl.observe.values import Sample, sample
+
+AGAIN_S = 30.0
+"""After a journal that cannot be followed, or ended, it is tried again this much later."""
+
+
+class FailureWatch:
+    """Counts since it was begun. A journal that cannot be read is said, and tried again."""
+
+    def __init__(self, engines: Callable[[], Mapping[str, str]], say: Callable[[str], None]) -> None:
+        """``engines``: the kind of each endpoint's engine by its name, now."""
+        self._engines, self._say = engines, say
+        self._classifier, self._lock = Classifier(), threading.Lock()
+        self._counts: dict[tuple[str, str, str], tuple[int, float]] = {}
+        self._journal: subprocess.Popen[bytes] | None = None
+        self._stop = threading.Event()
+        self.is_begun = self.is_up = False
+
+    def begin(self) -> None:
+        """Start the thread."""
+        self.is_begun = True
+        threading.Thread(target=self._run, name="journal", daemon=True).start()
+
+    def end(self) -> None:
+        """Stop following."""
+        self._stop.set()
+        if self._journal is not None:
+            self._journal.terminate()
+
+    def samples(self) -> dict[str, list[Sample]]:
+        """Counter and latest time of each endpoint's failures; what belongs to no endpoint is under ""."""
+        with self._lock:
+            self._count(self._classifier.flush(time.time()))
+            counts = dict(self._counts)
+        found: dict[str, list[Sample]] = {"": []}
+        for (endpoint, cls, by), (count, at) in counts.items():
+            rows = found.setdefault(endpoint, [])
+            rows.append(sample("archon_memory_failures_total", endpoint, cls, by, value=count))
+            rows.append(sample("archon_memory_failure_timestamp_seconds", endpoint, cls, by, value=at))
+        return found
+
+    def _count(self, failures: list[Failure]) -> None:
+        for each in failures:
+            key = (each.endpoint, each.cls, each.by)
+            self._counts[key] = (self._counts.get(key, (0, 0.0))[0] + 1, each.at)
+            self._say(f"{each.endpoint or 'host'}: out of memory ({each.cls}, says the {each.by}): {each.site}")
+
+    def _run(self) -> None:
+        said = ""
+        while not self._stop.is_set():
+            why = "journalctl has ended"
+            try:
+                for line in follow(self._engines, self._begun):
+                    with self._lock:
+                        self._count(self._classifier.take(line))
+            except HostRefusal as err:
+                why = err.message
+            self.is_up = False
+            if why != said and not self._stop.is_set():
+                self._say(f"journal: {why}")
+                said = why
+            self._stop.wait(AGAIN_S)
+
+    def _begun(self, journal: subprocess.Popen[bytes]) -> None:
+        self._journal, self.is_up = journal, True
+        if self._stop.is_set():
+            journal.terminate()

@@ -1,0 +1,169 @@
+"""Which memory ran out, and who says so: lines of a journal in, classified events out. Pure; the lines are data.
+
+An exit status of 137 alone is no evidence of it: only the words of the kernel, a driver, systemd or the engine are.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Literal
+
+from archonctl.memory.demand import MemoryClass
+
+By = Literal["engine", "kernel", "driver", "systemd"]
+
+ONE_EVENT_S = 10.0
+"""Lines of one endpoint, class and teller that are no further apart than this are of one event."""
+_CONTEXT_LINES = 200
+_SITE_CHARS = 300
+_UNIT = re.compile(r"archon@(?P<name>[^/]+)\.service")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One row of ``failures.toml``."""
+
+    id: str
+    by: By
+    engines: frozenset[str]
+    cls: MemoryClass
+    literal: str
+    pattern: re.Pattern[str]
+    context: bool
+    example: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a journal. ``at`` is Unix time; ``endpoint`` is empty for lines of the kernel."""
+
+    at: float
+    by: Literal["engine", "kernel", "systemd"]
+    text: str
+    endpoint: str = ""
+    engine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One event. ``site`` is the first line of it; ``endpoint`` is empty where nobody says whose it was."""
+
+    at: float
+    endpoint: str
+    cls: MemoryClass
+    by: By
+    site: str
+    row: str
+
+
+@functools.cache
+def patterns() -> tuple[Pattern, ...]:
+    """Every row, in the order of the table."""
+    rows = tomllib.loads(files("archonctl.observe").joinpath("failures.toml").read_text(encoding="utf-8"))["line"]
+    return tuple(
+        Pattern(
+            row["id"],
+            row["by"],
+            frozenset(row["engines"]),
+            row["class"],
+            row["literal"],
+            re.compile(row["pattern"]),
+            row.get("context", False),
+            row["example"],
+            row["source"],
+        )
+        for row in rows
+    )
+
+
+@dataclass(slots=True)
+class Classifier:
+    """Takes lines in the order of their time; bounded by the endpoints there are."""
+
+    _context: dict[str, tuple[MemoryClass, int]] = field(default_factory=dict)
+    _last: dict[tuple[str, MemoryClass, By], float] = field(default_factory=dict)
+    _pending: dict[tuple[str, By], Failure] = field(default_factory=dict)
+    """Failures whose class is not known yet: the line that tells it often comes after the first one."""
+
+    def take(self, line: Line) -> list[Failure]:
+        """The events that are sure by this line."""
+        due = self.flush(line.at)
+        for row in patterns():
+            if row.literal not in line.text or not _may_say(row, line):
+                continue
+            found = row.pattern.search(line.text)
+            if found is None:
+                continue
+            if row.context:
+                self._context[line.endpoint] = (row.cls, _CONTEXT_LINES)
+                return due
+            group = found.groupdict().get("group")
+            return due + self._event(line, row, _endpoint(group) if group else line.endpoint)
+        self._age(line.endpoint)
+        return due
+
+    def flush(self, now: float) -> list[Failure]:
+        """Events of unknown class for which nothing has told it in time."""
+        due = [each for each in self._pending.values() if abs(now - each.at) > ONE_EVENT_S]
+        for each in due:
+            del self._pending[each.endpoint, each.by]
+        return due
+
+    def _event(self, line: Line, row: Pattern, endpoint: str) -> list[Failure]:
+        cls = row.cls
+        if cls == "unknown" and row.by == "engine":
+            cls = self._context.get(endpoint, (cls, 0))[0]
+        key = (endpoint, cls, row.by)
+        before, self._last[key] = self._last.get(key), line.at
+        if before is not None and abs(line.at - before) <= ONE_EVENT_S:
+            return []
+        failure = Failure(line.at, endpoint, cls, row.by, line.text.strip()[:_SITE_CHARS], row.id)
+        if cls != "unknown":
+            self._pending.pop((endpoint, row.by), None)
+            return [failure]
+        if not self._told_lately(endpoint, row.by, line.at):
+            self._pending[endpoint, row.by] = failure
+        return []
+
+    def _told_lately(self, endpoint: str, by: By, at: float) -> bool:
+        """True if this is one more line of an event whose class is known."""
+        same = (
+            when for (name, cls, who), when in self._last.items() if (name, who) == (endpoint, by) and cls != "unknown"
+        )
+        return any(abs(at - when) <= ONE_EVENT_S for when in same)
+
+    def _age(self, endpoint: str) -> None:
+        if endpoint in self._context:
+            cls, left = self._context[endpoint]
+            if left > 1:
+                self._context[endpoint] = (cls, left - 1)
+            else:
+                del self._context[endpoint]
+
+
+def classify(lines: Iterable[Line]) -> Iterator[Failure]:
+    """Every event of some lines, which end here."""
+    classifier = Classifier()
+    for line in lines:
+        yield from classifier.take(line)
+    yield from classifier.flush(math.inf)
+
+
+def _may_say(row: Pattern, line: Line) -> bool:
+    """An engine cannot speak for the kernel, nor the kernel for an engine: what a request makes an engine print counts
+    for that engine alone."""
+    if row.by == "engine":
+        return line.by == "engine" and ("*" in row.engines or line.engine in row.engines)
+    return line.by == ("kernel" if row.by == "driver" else row.by)
+
+
+def _endpoint(group: str) -> str:
+    found = _UNIT.search(group)
+    return found["name"] if found else ""

@@ -1,0 +1,173 @@
+"""The exporter as it is installed, beside a real llama-server, journal and Prometheus, on a real systemd."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from support.sdbox.box import Box, equip, install
+
+pytestmark = [pytest.mark.systemd, pytest.mark.engine]
+
+CLI = Path(sys.executable).with_name("archonctl")
+UNIT = "archon@seen.service"
+DECLARATION = """
+[contract]
+seqs = 2
+len = 512
+[engine]
+kind = "llamacpp"
+version = "b11434"
+binary = "/srv/seen/llama-server"
+knobs = { threads = 1, metrics = true }
+[model]
+path = "/srv/seen/model.gguf"
+[service]
+user = "archon"
+listen = "127.0.0.1:18210"
+load_timeout_s = 60
+"""
+PROMETHEUS = """
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [/srv/prometheus/rules.yml]
+scrape_configs:
+  - job_name: archon
+    static_configs: [{targets: ['127.0.0.1:9487']}]
+"""
+GET = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())"
+
+Values = dict[tuple[str, ...], float]
+
+
+@pytest.fixture(scope="module")
+def running(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
+    """The box with an endpoint that was applied and holds, and the exporter enabled."""
+    install(box, CLI)
+    equip(box, repository, llama_server, "/srv/seen")
+    box.put("/etc/archon/seen.toml", DECLARATION)
+    done = box.run("/usr/bin/archonctl", "apply", "/etc/archon/seen.toml", "--yes", timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    drop_in = "[Service]\nExecStart=\nExecStart=/usr/bin/archonctl exporter --every 1\n"
+    box.put("/etc/systemd/system/archon-exporter.service.d/quick.conf", drop_in)
+    box("systemctl", "daemon-reload")
+    box("systemctl", "start", "archon-exporter")
+    yield box
+    box.run("systemctl", "stop", "archon-exporter", UNIT, "prometheus-test")
+    box.run("rm", "-rf", "/etc/systemd/system/archon-exporter.service.d", "/srv/prometheus", "/srv/seen")
+    box.run(CLI, "install", "--uninstall", timeout=60)
+
+
+def get(box: Box, url: str) -> str:
+    return box("/usr/bin/python3", "-I", "-c", GET, url)
+
+
+def scraped(box: Box) -> Values:
+    """Every sample, by its name and the values of its labels in the order of their names."""
+    families = text_string_to_metric_families(get(box, "http://127.0.0.1:9487/metrics"))  # type: ignore[no-untyped-call]
+    return {
+        (each.name, *(value for _, value in sorted(each.labels.items()))): each.value
+        for family in families
+        for each in family.samples
+    }
+
+
+def eventually(look: Callable[[], object], wanted: object, why: Callable[[], str] = str, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while (found := look()) != wanted:
+        assert time.monotonic() < end, f"{found!r}, wanted {wanted!r}{why()}"
+        time.sleep(0.5)
+
+
+def value(box: Box, *key: str) -> float | None:
+    try:
+        return scraped(box).get(key)
+    except AssertionError:
+        return None
+
+
+def journal(box: Box) -> str:
+    return box("journalctl", "-u", "archon-exporter", "-n", "40", "-o", "cat", "--no-pager")
+
+
+def test_it_shows_what_was_promised_planned_and_seen_and_runs_without_privileges(running: Box) -> None:
+    eventually(lambda: value(running, "archon_engine_requests_running", "seen"), 0.0, lambda: journal(running))
+    found = scraped(running)
+    assert found["archon_verdict", "seen", "holds"] == 1
+    assert found["archon_contract_tokens", "seen"] == 1024
+    assert found["archon_live_capacity_tokens", "seen"] >= 1024
+    assert found["archon_planned_capacity_tokens", "best", "seen"] == found["archon_live_capacity_tokens", "seen"]
+    assert found["archon_release_runs", "seen"] == 1
+    assert found["archon_unit_state", "seen", "active"] == 1
+    eventually(lambda: {key: up for key, up in scraped(running).items() if key[0] == "archon_look_up" and not up}, {})
+    pid = running.show("archon-exporter", "MainPID")["MainPID"]
+    assert running("stat", "-c", "%U", f"/proc/{pid}") not in ("root", "archon")
+    assert "CapEff:\t0000000000000000" in running("cat", f"/proc/{pid}/status")
+
+
+def test_a_hanging_engine_costs_a_scrape_nothing_and_is_seen(running: Box) -> None:
+    pid = running.show(UNIT, "MainPID")["MainPID"]
+    running("kill", "-STOP", pid)
+    try:
+        eventually(lambda: value(running, "archon_look_up", "seen", "engine"), 0.0)
+        assert value(running, "archon_verdict", "seen", "holds") == 1
+    finally:
+        running("kill", "-CONT", pid)
+    eventually(lambda: value(running, "archon_look_up", "seen", "engine"), 1.0)
+
+
+def test_memory_that_ran_out_is_counted_by_class_and_its_site_is_found(running: Box) -> None:
+    assert running.run("/usr/bin/archonctl", "failures").returncode == 0
+    line = "CUDA error: out of memory"
+    # the engine's own words: written by a process of its unit
+    running.put("/etc/systemd/system/archon@seen.service.d/50-says.conf", f"[Service]\nExecStartPre=/bin/echo {line}\n")
+    running("systemctl", "daemon-reload")
+    running("systemctl", "restart", UNIT, timeout=240)
+    running("rm", "/etc/systemd/system/archon@seen.service.d/50-says.conf")
+    running("systemctl", "daemon-reload")
+    eventually(lambda: value(running, "archon_memory_failures_total", "engine", "unknown", "seen"), 1.0)
+    done = running.run("/usr/bin/archonctl", "failures", "seen", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert [(each["endpoint"], each["by"], each["site"]) for each in found["failures"]] == [("seen", "engine", line)]
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus: apt-get install prometheus")
+def test_prometheus_fires_when_the_contract_breaks_and_rests_when_it_is_mended(running: Box, repository: Path) -> None:
+    rules = (repository / "observe/prometheus/archon.rules.yml").read_text(encoding="utf-8")
+    running.put("/srv/prometheus/rules.yml", rules.replace("for: 1m", "for: 1s"))
+    running.put("/srv/prometheus/prometheus.yml", PROMETHEUS)
+    words = ["--config.file=/srv/prometheus/prometheus.yml", "--storage.tsdb.path=/srv/prometheus/data"]
+    words.append("--web.listen-address=127.0.0.1:9490")
+    running("systemd-run", "--unit=prometheus-test", "prometheus", *words)
+
+    def firing() -> set[str] | None:
+        try:
+            data = json.loads(get(running, "http://127.0.0.1:9490/api/v1/alerts"))["data"]
+        except AssertionError:
+            return None
+        return {each["labels"]["alertname"] for each in data["alerts"] if each["state"] == "firing"}
+
+    eventually(lambda: value(running, "archon_verdict", "seen", "holds"), 1.0)
+    eventually(lambda: firing() is not None, True, lambda: running("journalctl", "-u", "prometheus-test", "-o", "cat"))
+    # a stale flag halves what the engine has, and nobody looks before the start
+    path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
+    words = ["/etc/archon/seen.toml", "--ctx-size", "512"]
+    running("env", path, sys.executable, "-m", "support.place_release", *words)
+    running.put(f"/etc/systemd/system/{UNIT}.d/50-unasked.conf", "[Service]\nExecStartPost=\n")
+    running("systemctl", "daemon-reload")
+    running("systemctl", "restart", UNIT, timeout=120)
+    assert running.run("/usr/bin/archonctl", "verify", "seen", "--leg", "ledger", timeout=150).returncode == 1
+    wanted = {"ArchonContractBroken", "ArchonContractShort"}
+    eventually(lambda: wanted & (firing() or set()), wanted)
+    running("rm", f"/etc/systemd/system/{UNIT}.d/50-unasked.conf")
+    running("systemctl", "daemon-reload")
+    done = running.run("/usr/bin/archonctl", "apply", "/etc/archon/seen.toml", "--yes", timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    eventually(lambda: wanted & (firing() or wanted), set())
