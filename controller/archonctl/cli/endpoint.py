@@ -91,6 +91,31 @@ def all_installed(words: list[str], out: Output, *, user: bool = False) -> list[
     return named or [Installed(name, root, where) for name in installed_names(root, where)]
 
 
+def recorded_of(word: str | None, out: Output, *, user: bool = False) -> Installed:
+    """As ``installed_of``, and also what only ``up`` has started: whatever there is a record of."""
+    known = {each.name: each for each in all_recorded(out, user=user)}
+    chosen = word or os.environ.get(VARIABLE, "")
+    if not chosen and (found := known.get(PREFERRED) or (next(iter(known.values())) if len(known) == 1 else None)):
+        out.talk(f"archonctl: endpoint {found.name} (of {len(known)} recorded)")
+        return found
+    return known.get(chosen) or known.get(Path(chosen).stem) or installed_of(word, out, user=user)
+
+
+def all_recorded(out: Output, *, user: bool = False) -> list[Installed]:
+    """Every installed endpoint, and every one that ``up`` keeps releases of; those of a set $ARCHON_STATE_DIR first."""
+    from dataclasses import replace
+
+    from archonctl.service.installed import Installed, installed_names
+    from archonctl.service.state import state_dir
+
+    found = {each.name: each for each in all_installed([], out, user=user)}
+    where = replace(place_of(user=user), state=state_dir(os.environ))
+    for name in installed_names(Path("/"), where):
+        if name not in found or os.environ.get("ARCHON_STATE_DIR"):
+            found[name] = Installed(name, Path("/"), where)
+    return [found[name] for name in sorted(found)]
+
+
 def place_of(*, user: bool) -> Place:
     """The machine's endpoints, whatever the environment says, or this user's. Raises UsageError ``user-is-root``."""
     from archonctl.service.place import SYSTEM, Place

@@ -66,6 +66,11 @@ def history_text(name: str, current: str, history: History, records: Sequence[Re
     lines = [line(record) for record in records] or [f"{name}: nothing has happened yet"]
     if history.unreadable:
         lines.append(out.paint(f"{history.unreadable} lines are not whole and were passed over", "dim"))
+    if history.passed_over_bytes:
+        said = (
+            f"{history.passed_over_bytes:,} bytes at the beginning of the file were not read; the next event folds them"
+        )
+        lines.append(out.paint(said, "dim"))
     return "\n".join(lines)
 
 
@@ -76,6 +81,7 @@ def history_json(name: str, current: str, history: History, records: Sequence[Re
         "endpoint": name,
         "current": current or None,
         "unreadable_lines": history.unreadable,
+        "passed_over_bytes": history.passed_over_bytes,
         "events": [_event(record) for record in records],
     }
 

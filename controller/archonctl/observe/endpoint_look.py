@@ -8,8 +8,8 @@ from typing import get_args
 
 from archonctl import __version__
 from archonctl.errors import ArchonError
+from archonctl.observe.entries import logged_tokens
 from archonctl.observe.values import Sample, one_hot, sample
-from archonctl.probe.stored import Stored
 from archonctl.release.load import StoredRelease
 from archonctl.service.installed import Installed, argv_of, below
 from archonctl.service.predictions import scores
@@ -92,16 +92,8 @@ def live_tokens(installed: Installed, release: str, state: UnitState) -> int | N
         except ArchonError:
             continue
         if stored.value.get("invocation") == state.invocation:
-            return logged_tokens(stored)
+            return logged_tokens(stored.value)
     return None
-
-
-def logged_tokens(stored: Stored) -> int | None:
-    """The lower bound of what a boot log said, as the verdict took it."""
-    probe = stored.value.get("probe")
-    facts = probe.get("facts") if isinstance(probe, dict) else None
-    tokens = facts.get("kv_tokens_logged") if isinstance(facts, dict) else None
-    return tokens if isinstance(tokens, int) else None
 
 
 def unit_look(installed: Installed, state: UnitState, limit: StartLimit) -> list[Sample]:

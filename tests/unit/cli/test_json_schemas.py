@@ -92,6 +92,8 @@ VERBS = {
     "rollback",
     "status",
     "history",
+    "history-entry",
+    "compare",
     "drift",
     "logs",
     "failures",
