@@ -13,11 +13,11 @@ from archonctl.doctor.values import Result, failed, of_error, passed, unseen
 from archonctl.engines.base import CommandLine
 from archonctl.errors import ArchonError
 from archonctl.host.load import load_host
-from archonctl.plan.build import plan_endpoint
 from archonctl.plan.values import Plan
 from archonctl.release.preflight_file import parse_preflight, preflight_text
 from archonctl.release.render import INSTALLED, command_of
 from archonctl.service.engine_account import TEMPLATE_USER
+from archonctl.service.plan_here import plan_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _elsewhere(loaded: LoadedEndpoint, hostname: str) -> str:
 def _planned(loaded: LoadedEndpoint, *, theirs: bool) -> tuple[Plan | None, tuple[Result, ...]]:
     """The plan as ``archonctl plan`` has it, and what the check says of it."""
     try:
-        plan = plan_endpoint(loaded)
+        plan = plan_here(loaded)
     except ArchonError as err:
         return None, (of_error(err, theirs=theirs),)
     wanted, tokens = plan.contract.tokens_with_margin, plan.forecast.kv_tokens

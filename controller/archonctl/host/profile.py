@@ -81,3 +81,8 @@ class Host(_Frozen):
     """Numbers of the groups that own the device nodes: within a container their names may have others, or none."""
     notes: tuple[str, ...] = ()
     """What was there and could not be read, and what else a plan should say about this host."""
+
+    def without_free(self) -> Host:
+        """The same machine with nothing known of what is free now."""
+        cards = tuple(card.model_copy(update={"free_mib": None, "gtt_free_mib": None}) for card in self.cards)
+        return self.model_copy(update={"available_mib": None, "cgroup_free_mib": None, "cards": cards})

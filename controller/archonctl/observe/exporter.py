@@ -19,10 +19,10 @@ from archonctl.observe.failure_watch import FailureWatch
 from archonctl.observe.host_look import host_look
 from archonctl.observe.plan_look import capacity_look, plan_look
 from archonctl.observe.values import Sample
-from archonctl.plan.build import plan_endpoint
 from archonctl.probe.faults import Fault
 from archonctl.release.load import StoredRelease
 from archonctl.service.installed import Installed
+from archonctl.service.plan_here import plan_here
 from archonctl.service.unit import UnitState
 
 EVERY_S = 15.0
@@ -162,7 +162,7 @@ def _settled(future: Future[None], timeout_s: float) -> None:
 
 
 def _plan(name: str, release: StoredRelease) -> list[Sample]:
-    host, plan = load_host(release.loaded), plan_endpoint(release.loaded)
+    host, plan = load_host(release.loaded), plan_here(release.loaded)
     samples = plan_look(name, plan) + capacity_look(name, "host", None, host_capacity(host))
     for card in host.cards:
         samples += capacity_look(name, "device", card.index, card_capacity(card))

@@ -27,12 +27,12 @@ def build_plan(name: str, endpoint: Endpoint, host: Host, model: ModelFacts | No
     return replace(plan, forecast=replace(plan.forecast, levers=found))
 
 
-def plan_endpoint(loaded: LoadedEndpoint) -> Plan:
+def plan_endpoint(loaded: LoadedEndpoint, host: Host | None = None) -> Plan:
     """Load what the declaration points to (host profile or this machine, model header or manifest) and judge it.
 
-    Raises DeclarationError or ModelError where one of them cannot be read.
+    ``host``: what was loaded already. Raises DeclarationError or ModelError where one of them cannot be read.
     """
-    host, model = load_host(loaded), load_model(loaded.endpoint)
+    host, model = host or load_host(loaded), load_model(loaded.endpoint)
     with loaded.placing():
         return build_plan(loaded.name, loaded.endpoint, host, model)
 

@@ -107,8 +107,8 @@ def settings(
         "TimeoutStartFailureMode=kill",
         f"TimeoutStopSec={stop_s}",
         "KillMode=control-group",
-        # a worker that the kernel kills for memory takes the engine with it by SIGKILL, which is tried again: by default
-        # systemd stops the rest by SIGTERM, as after a verdict
+        # a worker that the kernel kills for memory takes the engine with it by SIGKILL, which is tried again: by
+        # default systemd stops the rest by SIGTERM, as after a verdict
         "OOMPolicy=kill",
         # the boot log is evidence: the journal must not drop lines of it. An interval of 0 is not passed on to journald
         # (systemd 252, unit_export_log_ratelimit_interval), so its own limit would stay in force

@@ -13,7 +13,6 @@ from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import HostRefusal
 from archonctl.gate.endpoint import check_endpoint
 from archonctl.host.load import load_host
-from archonctl.plan.build import plan_endpoint
 from archonctl.plan.values import Plan
 from archonctl.probe.values import Depth
 from archonctl.release.load import StoredRelease
@@ -29,6 +28,7 @@ from archonctl.service.gone import group_pids, wait_gone
 from archonctl.service.installed import Installed
 from archonctl.service.journal import check_kept
 from archonctl.service.lookup import find_recorded
+from archonctl.service.plan_here import plan_here
 from archonctl.service.preflight import resolve_binary, split_listen
 from archonctl.service.preview import ApplyRooms
 from archonctl.service.surroundings import changed, surroundings
@@ -55,7 +55,7 @@ def rooms(say: Say, *, user: bool = False) -> ApplyRooms:
         return no_preflight(folder) if user else preflight(folder)
 
     return ApplyRooms(
-        plan_endpoint,
+        plan_here,
         check_endpoint,
         partial(render, user=user),
         check,

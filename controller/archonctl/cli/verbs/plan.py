@@ -33,10 +33,11 @@ def run(args: Namespace, out: Output) -> int:
 
 
 def _plan(args: Namespace, out: Output) -> PlanVerdict:
-    from archonctl.plan.build import placed, plan_endpoint
+    from archonctl.plan.build import placed
+    from archonctl.service.plan_here import plan_here
 
     loaded = endpoint_of(args, out)
-    plan = plan_endpoint(loaded)
+    plan = plan_here(loaded)
     consulted = _consulted(loaded) if args.oracle else None
     if args.explain:
         plan = placed(plan, loaded)
