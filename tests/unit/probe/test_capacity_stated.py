@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,9 @@ from archonctl.probe.report import (
     served_tokens,
     with_slots,
 )
-from support.probing import endpoint
+from support import lying_server as lies
+from support.lying_server import MODEL, Engine, lying_server
+from support.probing import API, boot_ledger, endpoint, leg, probe, told
 
 CONTRACT = Contract(seqs=3, len=200_000)
 
@@ -240,3 +243,14 @@ def test_what_runs_is_told_by_slots_and_by_load() -> None:
     load = load_of_json({"running": 1, "waiting": 2})
     assert load is not None
     assert (load.total, load.slots) == (3, None)
+
+
+@pytest.mark.parametrize(("window", "word"), [(399, "broken"), (400, "holds")])
+def test_a_window_in_the_list_of_models_is_judged_where_nothing_else_is_reported(window: int, word: str) -> None:
+    listed = lies.answers_json({"data": [{"id": MODEL, "max_model_len": window}]})
+    with lying_server(Engine(override={"/v1/models": listed})) as server:
+        logged = boot_ledger(1_000_000, 4, 512)
+        ledger = replace(logged, figures={k: v for k, v in logged.figures.items() if k != "n_ctx_slot"})
+        verdict = probe(server, legs="ledger", ledger=ledger, api=replace(API, report=""))
+    assert verdict.word == word, told(verdict)
+    assert leg(verdict, "engine-report").code == ("window-short" if word == "broken" else "")

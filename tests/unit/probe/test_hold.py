@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archonctl.probe.hold import Tick, judge_hold
@@ -75,6 +75,7 @@ STREAMS = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 40), st.floats(0.0
 )
 
 
+@settings(deadline=None)
 @given(STREAMS, st.integers(1, 1000))
 def test_no_claim_is_ever_more_than_was_there(streams: list[list[Tick]], prompt: int) -> None:
     prompts = dict.fromkeys(range(len(streams)), prompt)
@@ -87,6 +88,7 @@ def test_no_claim_is_ever_more_than_was_there(streams: list[list[Tick]], prompt:
         assert max(begin for begin, _ in spans) <= min(end for _, end in spans)
 
 
+@settings(deadline=None)
 @given(STREAMS)
 def test_streams_in_a_row_are_never_together(streams: list[list[Tick]]) -> None:
     at, moved = 0.0, []

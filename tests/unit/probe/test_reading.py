@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archonctl.probe.answers import (
@@ -37,6 +37,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_no_json_upsets_a_reader(value: object) -> None:
     read_refusal(value)
@@ -54,6 +55,7 @@ def test_no_json_upsets_a_reader(value: object) -> None:
     assert seen.tokens >= 0
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_bytes_are_json_or_a_fault(body: bytes) -> None:
     with suppress(Fault):
@@ -65,6 +67,7 @@ def test_nesting_without_end_is_a_fault() -> None:
         parse_json(b"[" * 1_000_000)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_no_metrics_text_upsets_a_reader(text: str) -> None:
     samples(text, frozenset({"a"}))
@@ -75,6 +78,7 @@ def test_no_metrics_text_upsets_a_reader(text: str) -> None:
 EVENTS = st.lists(st.binary(min_size=1, max_size=20).filter(lambda b: b"\n" not in b and b"\r" not in b), max_size=6)
 
 
+@settings(deadline=None)
 @given(EVENTS, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.data())
 def test_events_are_the_same_however_they_are_cut(events: list[bytes], end: bytes, data: st.DataObject) -> None:
     wire = b"".join(b": comment" + end + b"data: " + event + end + end for event in events)
@@ -86,6 +90,7 @@ def test_events_are_the_same_however_they_are_cut(events: list[bytes], end: byte
     assert got + parser.end() == events
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_events_or_nothing(block: bytes) -> None:
     parser = SseParser()
@@ -186,6 +191,7 @@ def test_a_gauge_that_no_engine_can_mean_is_unknown(number: str) -> None:
 SECRET = "k3y-of+Great/Length"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40), st.integers(1, 60))
 def test_a_secret_never_survives_an_excerpt(before: str, after: str, limit: int) -> None:
     shown = Redactor((SECRET,)).excerpt(f"{before}{SECRET}{after}", limit)
@@ -220,6 +226,7 @@ def test_a_completion_with_reasoning_only_is_a_generation() -> None:
         assert judge_generation(found, 32) == ""
 
 
+@settings(deadline=None)
 @given(st.integers(1, 9))
 def test_a_byte_order_mark_before_a_stream_is_no_part_of_it(cut: int) -> None:
     wire, parser = b"\xef\xbb\xbfdata: {}\n\ndata: [DONE]\n\n", SseParser()
