@@ -48,7 +48,7 @@ def _fit(name: str, fit: Fit) -> list[Sample]:
     ]
     if fit.is_known:
         samples.append(sample("archon_plan_budget_bytes", *where, value=fit.budget_bytes))
-        samples.append(sample("archon_plan_spare_bytes", *where, value=fit.margin_bytes))
+        samples.append(sample("archon_plan_margin_bytes", *where, value=fit.margin_bytes))
     return samples
 
 

@@ -132,7 +132,7 @@ def test_a_plan_is_shown_by_class_scope_and_card(repository: Path) -> None:
     tokens = [found["archon_planned_capacity_tokens", "archon", bound] for bound in ("low", "best", "high")]
     assert tokens == [600_348, 639_137, 645_969]
     want, budget = (found[f"archon_plan_{each}_bytes", "archon", "host", ""] for each in ("want", "budget"))
-    assert found["archon_plan_spare_bytes", "archon", "host", ""] == budget - want
+    assert found["archon_plan_margin_bytes", "archon", "host", ""] == budget - want
 
 
 def test_the_hosts_memory_and_limit_are_shown(tmp_path: Path) -> None:
