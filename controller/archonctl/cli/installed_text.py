@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -10,10 +11,11 @@ from typing import Any
 from archonctl.cli.output import Output
 from archonctl.service.drift import Drift
 from archonctl.service.history import History, Record
+from archonctl.service.recheck import Recheck
 from archonctl.service.status import Status
 
 _COLOUR = {"holds": "green", "unverified": "yellow", "no evidence": "yellow", "half done": "yellow"}
-_HEAD = ("ENDPOINT", "STATE", "UNIT", "RELEASE", "UP", "RESTARTS", "CONTRACT", "LISTEN")
+_HEAD = ("ENDPOINT", "STATE", "UNIT", "RELEASE", "UP", "RESTARTS", "CONTRACT", "LISTEN", "VERIFIED AGAIN")
 NONE = "no endpoint is installed on this machine"
 
 
@@ -37,7 +39,17 @@ def status_text(found: Sequence[Status], out: Output) -> str:
 def _row(each: Status) -> tuple[str, ...]:
     contract = f"{each.seqs:,} x {each.len_tokens:,}" if each.seqs and each.len_tokens else "?"
     release, up = each.release[:8] or "none", _age(each.age_s)
-    return (each.endpoint, each.word, each.active, release, up, str(each.restarts), contract, each.listen or "?")
+    listen, again = each.listen or "?", _again(each.recheck)
+    return (each.endpoint, each.word, each.active, release, up, str(each.restarts), contract, listen, again)
+
+
+def _again(found: Recheck | None) -> str:
+    if found is None:
+        return "?"
+    if found.ran_at is None:
+        return found.word
+    ended = {None: ", runs now", 0: "", 1: ": broken", 3: ": no evidence"}.get(found.exit, f": exit {found.exit}")
+    return f"{found.word}, {_age(max(0.0, time.time() - found.ran_at))} ago{ended}"
 
 
 def _age(seconds: float | None) -> str:

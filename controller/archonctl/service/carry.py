@@ -22,6 +22,7 @@ from archonctl.service.history import Record
 from archonctl.service.installed import Installed
 from archonctl.service.interrupts import Interrupted, Interrupts
 from archonctl.service.preview import Preview
+from archonctl.service.recheck import how_to, timer_of
 from archonctl.service.transaction import Transaction
 from archonctl.service.turn import Attempt, Hands, Turn
 
@@ -118,6 +119,9 @@ class Carrier:
             user = "--user " if self.installed.where.user else ""
             at_boot = f"systemctl {user}enable {self.installed.unit}{'; loginctl enable-linger' if user else ''}"
             self.remarks.append(f"it is not started at boot: {at_boot}")
+        if self.hands.systemd.show(timer_of(self.installed.name)).file_state == "disabled":
+            how = how_to(self.installed.name, user=self.installed.where.user)
+            self.remarks.append(f"it is not verified again by itself: {how}")
         event = history.ROLLED_BACK if change.by_hand else history.APPLIED
         self.record(event, attempt, release, change.old, change.id)
         self.close()

@@ -11,6 +11,7 @@ from typing import Literal
 from archonctl.errors import ArchonError
 from archonctl.service.history import Record
 from archonctl.service.installed import Installed
+from archonctl.service.recheck import Recheck
 from archonctl.service.unit import UnitState
 from archonctl.service.verdicts import written_record
 
@@ -36,6 +37,8 @@ class Status:
     engine: str
     listen: str
     remark: str = ""
+    recheck: Recheck | None = None
+    """The timer that verifies it again; None where it was not asked for."""
 
 
 def last_verdict(installed: Installed, state: UnitState) -> Record | None:

@@ -26,7 +26,7 @@ from archonctl.probe.address import speaks_tls
 from archonctl.probe.identity import Process
 from archonctl.probe.run import probe_endpoint
 from archonctl.probe.stored import evidence, kept_lines
-from archonctl.probe.values import Depth, Leg, Progress
+from archonctl.probe.values import Depth, Extras, Leg, Progress, Verdict
 from archonctl.probe.verdict import verdict_json
 from archonctl.release.load import StoredRelease, load_release
 from archonctl.release.store import CURRENT, DIGEST_CHARS
@@ -82,12 +82,21 @@ class Verified:
 
 
 def verify_installed(
-    name: str, place: Place, *, depth: Depth = "full", deadline: float | None = None, on_event: OnEvent
+    name: str,
+    place: Place,
+    *,
+    depth: Depth = "full",
+    deadline: float | None = None,
+    when_idle: bool = False,
+    on_event: OnEvent,
 ) -> Verified:
     """Follow the running start of ``archon@NAME.service`` to its verdict, and write that down in ``place.run``.
 
+    ``when_idle``: wait until nobody uses the engine, and give way to others: nothing is written down then, since a look
+    that was not taken takes nothing away from the verdict before.
+
     Raises HostRefusal ``release-missing``, ``release-damaged``, ``verdict-unwritable``, ``helper-died``; NoEvidence
-    ``unit-not-running``.
+    ``unit-not-running``, ``engine-busy``.
     """
     release = load_release(EndpointState(place.state, name).releases / CURRENT)
     unit = f"archon@{name}.service"
@@ -98,7 +107,7 @@ def verify_installed(
     with contextlib.suppress(OSError):
         place.refusal(name).unlink(missing_ok=True)
     began = time.monotonic()
-    judge = _Judge(release, unit, state, place.user, depth, deadline)
+    judge = _Judge(release, unit, state, place.user, depth, deadline, when_idle)
     engine = UnitProcess(unit, state, 0.0, user=place.user)
 
     seen: list[Process] = []
@@ -117,6 +126,8 @@ def verify_installed(
         if err.code != "port-in-use":
             raise
         found = _failed("broken", err)
+    if isinstance(gave_way := found.pop("gave_way", None), str):
+        raise NoEvidence("engine-busy", gave_way, hint="the verdict that there was stays, and grows older")
     if seen:
         add_identity(found, seen[-1])
     verified, stored = _record(name, place, release, state, depth, found, time.monotonic() - began)
@@ -159,6 +170,7 @@ class _Judge:
     user: bool
     depth: Depth
     deadline: float | None
+    when_idle: bool = False
 
     def run(self, send: Send) -> Message:
         """The verdict as a value; an error that is one for people becomes a verdict too."""
@@ -183,9 +195,12 @@ class _Judge:
             ledger,
             legs=self.depth,
             deadline=self.deadline,
+            extras=Extras(when_idle=self.when_idle),
             on_progress=lambda at: say("probe", _progress(at), _share(at), progress=True),
             on_leg=lambda leg: say("probe", _leg(leg)),
         )
+        if self.when_idle and (others := _others(verdict)):
+            return {"gave_way": others}
         say("verdict", verdict.word)
         code = next((leg.code for leg in verdict.legs if leg.status == "fail" and leg.code), None)
         probe = locate_in_journal(verdict_json(verdict, loaded.name), self.unit, self.state.invocation, user=self.user)
@@ -226,6 +241,12 @@ class _Judge:
             log.close()
         send({"ready": True})
         return boot.seconds
+
+
+def _others(verdict: Verdict) -> str:
+    """Why it gave way, where that alone is why there is no verdict; else empty."""
+    busy = [leg.message for leg in verdict.legs if leg.code == "engine-busy" and leg.status == "no evidence"]
+    return busy[0] if busy and verdict.word == "no evidence" else ""
 
 
 def _is_final(reader: LedgerReader) -> bool:

@@ -52,6 +52,7 @@ from archonctl.service.exits import ExitStatus
 from archonctl.service.follow import Boot
 from archonctl.service.history import History, Record
 from archonctl.service.preview import Difference, Preview
+from archonctl.service.recheck import Recheck, RecheckWord
 from archonctl.service.state import EndpointState, Mode, Running
 from archonctl.service.status import Status, StatusWord
 from archonctl.service.turn import Attempt, AttemptWord
@@ -233,6 +234,7 @@ ENUMS = [
     ("up-1", ("properties", "verdict"), VerdictWord),
     ("apply-1", ("properties", "outcome"), Outcome),
     ("status-1", ("properties", "endpoints", "items", "properties", "word"), StatusWord),
+    ("status-1", ("properties", "endpoints", "items", "properties", "recheck", "properties", "word"), RecheckWord),
     ("apply-1", ("properties", "attempts", "items", "properties", "verdict"), AttemptWord),
     ("up-1", ("properties", "engine", "properties", "mode"), Mode),
     ("up-1", ("properties", "engine", "properties", "ended"), Ended),
@@ -879,6 +881,7 @@ WRONG: dict[str, list[Change]] = {
         (("endpoints", 0, "seqs"), 0),
         (("endpoints", 0, "remark"), ""),
         (("endpoints", 0, "unit"), "tiny.service"),
+        (("endpoints", 0, "recheck"), {"word": "daily", "ran_at": None, "exit": None}),
     ],
     "history-1": [
         (("events", 0, "at"), "today"),
@@ -994,6 +997,7 @@ def changed() -> dict[str, Value]:
         1024,
         "llamacpp b1",
         "[::1]:1",
+        recheck=Recheck("on", 1.5, 3),
     )
     finding = Finding("drift-kernel", "error", "kernel since the verdict: expected 6.1, found 6.12")
     value: Value = {

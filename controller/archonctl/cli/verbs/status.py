@@ -10,12 +10,18 @@ from archonctl.cli.output import Output
 
 def run(args: Namespace, out: Output) -> int:
     """One line an endpoint; 0 only if all of them hold."""
-    from archonctl.cli.installed_text import status_json, status_text
-    from archonctl.service.status import status
-    from archonctl.service.unit import show
+    from dataclasses import replace
+    from functools import partial
 
+    from archonctl.cli.installed_text import status_json, status_text
+    from archonctl.service import unit
+    from archonctl.service.recheck import recheck
+    from archonctl.service.status import status
+
+    show = partial(unit.show, user=args.user)
     found = [
-        status(each, show(each.unit, user=args.user)) for each in all_installed(args.endpoints, out, user=args.user)
+        replace(status(each, show(each.unit)), recheck=recheck(each.name, show))
+        for each in all_installed(args.endpoints, out, user=args.user)
     ]
     if out.json:
         out.value(status_json(found))

@@ -27,7 +27,14 @@ def run(args: Namespace, out: Output) -> int:
             notifier.status(f"{event.phase}: {event.text}{share}", more_s=ALLOWANCE_S)
             talker.event(event)
 
-        found = verify_installed(args.name, Place.of(os.environ), depth=args.leg, deadline=args.deadline, on_event=hear)
+        found = verify_installed(
+            args.name,
+            Place.of(os.environ),
+            depth=args.leg,
+            deadline=args.deadline,
+            when_idle=args.when_idle,
+            on_event=hear,
+        )
     notifier.status(f"{found.word}: {found.capacity}{'; '.join(('', *found.reasons))}")
     if out.json:
         out.value(dict(found.value))
