@@ -35,13 +35,19 @@ def replicas_of(endpoint: Endpoint) -> int:
 
 
 def ledger_leg(
-    ledger: BootLedger | None, contract: Contract, engine_kind: str, where: str = "the boot log", replicas: int = 1
+    ledger: BootLedger | None,
+    contract: Contract,
+    engine_kind: str,
+    where: str = "the boot log",
+    replicas: int = 1,
+    blocks: tuple[int, int] | None = None,
 ) -> Leg:
     """Judge a boot ledger.
 
     "pass" only if every figure surely suffices (the low end of its rounding), "fail" if one surely does not (the high
     end); no ledger, no KV line, or a rounding that straddles the contract is "no evidence". ``where`` names the log.
-    Of ``replicas`` each must hold its share of the sequences.
+    Of ``replicas`` each must hold its share of the sequences. ``blocks``: how many blocks of how many tokens vLLM
+    says over HTTP that its pool has; they settle what its log alone leaves to chance.
     """
     if ledger is None:
         return _unseen("ledger-missing", "no boot log was read", f"{contract.tokens:,} KV tokens")
@@ -49,14 +55,16 @@ def ledger_leg(
         return _unseen(
             "ledger-foreign", f"the boot log is of {ledger.engine}, the endpoint runs {engine_kind}", engine_kind
         )
-    return _Judge(ledger, contract, where, replicas).leg()
+    return _Judge(ledger, contract, where, replicas, blocks).leg()
 
 
 class _Judge:
     """One ledger against one contract."""
 
-    def __init__(self, ledger: BootLedger, contract: Contract, where: str, replicas: int) -> None:
-        self._ledger, self._where, self._replicas = ledger, where, replicas
+    def __init__(
+        self, ledger: BootLedger, contract: Contract, where: str, replicas: int, blocks: tuple[int, int] | None
+    ) -> None:
+        self._ledger, self._where, self._replicas, self._blocks = ledger, where, replicas, blocks
         share = math.ceil(contract.seqs / replicas)
         self._contract = contract if replicas == 1 else contract.model_copy(update={"seqs": share})
         self._each = "" if replicas == 1 else f" of each of {replicas} replicas"
@@ -122,26 +130,37 @@ class _Judge:
 
     def _shorter_on_a_hybrid(self) -> Leg | None:
         """vLLM's tokens are for requests of max_model_len; a state or a sliding window costs a shorter one as much."""
-        figures, facts, contract = self._ledger.figures, self._ledger.facts, self._contract
-        length, many = figures.get("max_model_len"), figures.get("max_concurrency")
-        hybrid = any(name in figures for name in _HYBRID) or facts.get("kv_tokens_meaning") == "blocks"
-        if (
-            not (facts["layers_alike"] == "no" if "layers_alike" in facts else hybrid)
-            or length is None
-            or many is None
-            or length.value.best <= contract.len
-        ):
+        contract, alike = self._contract, self._layers_alike()
+        length, many = self._ledger.figures.get("max_model_len"), self._ledger.figures.get("max_concurrency")
+        if alike == "yes" or length is None or many is None or length.value.best <= contract.len:
             return None
         if math.floor(many.value.low) >= contract.seqs:
             return None
+        whose = "whose layers differ" if alike == "no" else "whose layers may differ (its log does not tell)"
         return _unseen(
             "ledger-other-length",
-            f"the boot log says {many.value.best:g} requests of {length.value.best:,.0f} tokens of a model whose "
-            f"layers differ: that does not tell whether {contract.seqs:,} of {contract.len:,} are held",
+            f"the boot log says {many.value.best:g} requests of {length.value.best:,.0f} tokens of a model {whose}: "
+            f"that does not tell whether {contract.seqs:,} of {contract.len:,} are held",
             f"{contract.seqs:,} x {contract.len:,} tokens",
             _line(many),
             (self._proof(many),),
         )
+
+    def _layers_alike(self) -> str:
+        """The log's own word; where that is a guess, what the engine says of its blocks beside it."""
+        figures, facts = self._ledger.figures, self._ledger.facts
+        hybrid = any(name in figures for name in _HYBRID) or facts.get("kv_tokens_meaning") == "blocks"
+        said = facts.get("layers_alike", "no" if hybrid else "yes")
+        return "yes" if said == "likely" and self._is_one_group() else said
+
+    def _is_one_group(self) -> bool:
+        """True if a request takes as many of the engine's blocks as one group of layers needs for its length: with
+        more groups it takes more of them, with a window alone fewer (vllm/v1/core/kv_cache_utils.py)."""
+        tokens, length = self._ledger.get("kv_tokens"), self._ledger.get("max_model_len")
+        if self._blocks is None or tokens is None or length is None or min(self._blocks) < 1:
+            return False
+        count, size = self._blocks
+        return abs(int(count / math.ceil(length.best / size) * length.best) - tokens.best) <= 1
 
     def _refusal(self) -> Leg | None:
         refusal = next((remark for remark in self._ledger.remarks if remark.severity == "refusal"), None)

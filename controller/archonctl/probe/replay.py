@@ -121,15 +121,21 @@ def _again(leg: Leg, stored: Stored, contract: Contract, ledger: BootLedger | No
         return None
 
 
+def _ledger_leg(case: _Case) -> Leg:
+    said = next((leg.observed for leg in case.stored.legs if leg.id == "engine-report" and leg.status == "pass"), {})
+    report = read_back(EngineReport, said) if said else None
+    blocks = report.pool_blocks if report else None
+    stored = case.stored
+    return ledger_leg(case.ledger, case.contract, stored.engine, "the boot log", stored.replicas, blocks)
+
+
 def _identity(case: _Case) -> Leg:
     process, runs = process_from(case.leg.observed)
     return judge_identity(process, case.ledger, runs)
 
 
 _JUDGES: dict[str, Callable[[_Case], Leg]] = {
-    "ledger": lambda case: ledger_leg(
-        case.ledger, case.contract, case.stored.engine, "the boot log", case.stored.replicas
-    ),
+    "ledger": _ledger_leg,
     "capacity": lambda case: judge_flown(flown_from(case.leg.observed), case.contract),
     "engine-report": lambda case: judge_report(
         read_back(EngineReport, case.leg.observed),

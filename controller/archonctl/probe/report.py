@@ -41,6 +41,14 @@ class EngineReport:
     model_path: str = ""
     version: str = ""
     excerpt: str = ""
+    blocks: int | None = None
+    block_tokens: int | None = None
+    """vLLM's blocks and the tokens of each; their product is what it holds where all its layers are alike."""
+
+    @property
+    def pool_blocks(self) -> tuple[int, int] | None:
+        """Blocks and the tokens of each, where both are stated."""
+        return (self.blocks, self.block_tokens) if self.blocks and self.block_tokens else None
 
     @property
     def says_nothing(self) -> bool:
@@ -122,14 +130,22 @@ def read_cache_config(text: str, source: str) -> EngineReport:
     if len(pools) != 1 or len({each.get("engine", "") for each in found}) != len(found):
         return EngineReport(source)
     tokens, many = pools.pop()
-    sound = tokens.isascii() and tokens.isdigit() and len(tokens) <= 18
     concurrency = float(many) if _DECIMAL.fullmatch(many) else None
+    blocks = {(_whole(each.get("num_gpu_blocks", "")), _whole(each.get("block_size", ""))) for each in found}
+    count, size = blocks.pop() if len(blocks) == 1 else (None, None)
     return EngineReport(
         source,
-        kv_tokens=(int(tokens) or None) if sound else None,
+        kv_tokens=_whole(tokens),
         concurrency=concurrency or None,
         replicas=len(found),
+        blocks=count,
+        block_tokens=size,
     )
+
+
+def _whole(text: str) -> int | None:
+    """A number of at most 18 digits; None for 0 and for anything else."""
+    return (int(text) or None) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def served_tokens(report: EngineReport, window: int | None) -> EngineReport:

@@ -139,6 +139,7 @@ class _Run:
         await self._leg("models", ladder.models, ("auth",))
         await self._leg("model-id", ladder.model_id, ("models",))
         await self._leg("engine-report", _report, ("auth",), required=False)
+        self._settle_ledger()
         await self._leg("generation", ladder.generation, ("auth",))
         await self._leg("auth-closed", ladder.closed, ("generation",), required=False)
         if self._depth != "ledger":
@@ -164,7 +165,13 @@ class _Run:
     def _ledger(self) -> Leg:
         session = self._session
         endpoint, where = session.endpoint, session.log_name
-        return ledger_leg(session.ledger, endpoint.contract, endpoint.engine.kind, where, replicas_of(endpoint))
+        blocks = session.report.pool_blocks if session.report else None
+        return ledger_leg(session.ledger, endpoint.contract, endpoint.engine.kind, where, replicas_of(endpoint), blocks)
+
+    def _settle_ledger(self) -> None:
+        """Judge the log again where what the engine says of itself tells what the log alone left open."""
+        if self._legs["engine-report"].status == "pass" and (leg := self._ledger()) != self._legs["ledger"]:
+            self._add(leg)
 
     async def _leg(
         self, leg_id: str, check: Check, needs: tuple[str, ...], *, required: bool = True, costly: bool = False

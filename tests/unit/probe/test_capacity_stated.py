@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from archonctl.deployment.schema import Contract
+from archonctl.deployment.schema import Engine as DeclaredEngine
 from archonctl.ledger.reader import LedgerReader
 from archonctl.ledger.values import BootLedger, Reading
 from archonctl.memory.interval import Interval
 from archonctl.probe.ledger_leg import ledger_leg, replicas_of
 from archonctl.probe.metrics import load_of_json, load_of_metrics, samples
+from archonctl.probe.replay import replay
 from archonctl.probe.report import (
     EngineReport,
     judge_report,
@@ -22,9 +25,12 @@ from archonctl.probe.report import (
     served_tokens,
     with_slots,
 )
+from archonctl.probe.run import probe_endpoint
+from archonctl.probe.stored import evidence, read_stored
+from archonctl.probe.verdict import verdict_json
 from support import lying_server as lies
 from support.lying_server import MODEL, Engine, lying_server
-from support.probing import API, boot_ledger, endpoint, leg, probe, told
+from support.probing import API, SHORT, boot_ledger, endpoint, leg, probe, told
 
 CONTRACT = Contract(seqs=3, len=200_000)
 
@@ -88,6 +94,7 @@ def test_a_limit_of_the_engine_below_the_contract_breaks_it(ledger: BootLedger, 
 
 HYBRID = "Setting attention block size to 544 tokens to ensure that attention page size is >= mamba page size."
 
+SAYS = "Initializing a V1 LLM engine (v{}) with config: model='/models/m'"
 GROUPS = "kv cache group sizes (16, 16, 16)"
 
 
@@ -104,14 +111,16 @@ GROUPS = "kv cache group sizes (16, 16, 16)"
         # the concurrency is for longer requests than the contract's
         (vllm("700,000", "400,000", "1.75", HYBRID), "no evidence", "ledger-other-length"),
         (vllm("1,240,000", "400,000", "3.10", HYBRID), "pass", ""),
-        (vllm("700,000", "400,000", "1.75"), "pass", ""),
+        (vllm("700,000", "400,000", "1.75"), "no evidence", "ledger-other-length"),
         # layers that differ: said so, or seen from tokens that are no number of blocks
         (vllm("700,000", "400,000", "1.75", GROUPS), "no evidence", "ledger-other-length"),
         (vllm("700,006", "400,000", "1.75", version="0.25.0"), "no evidence", "ledger-other-length"),
-        (vllm("700,000", "400,000", "1.75", version="0.25.0"), "pass", ""),
-        (vllm("699,999", "400,000", "1.75", version="0.25.0"), "pass", ""),
+        # ... or perhaps: those of such layers are one by chance, and only from 0.30 on would the groups be printed
+        (vllm("700,000", "400,000", "1.75", SAYS.format("0.25.0")), "no evidence", "ledger-other-length"),
+        (vllm("699,999", "400,000", "1.75", SAYS.format("0.25.0")), "no evidence", "ledger-other-length"),
+        (vllm("700,000", "400,000", "1.75", SAYS.format("0.30.0")), "pass", ""),
         # one kind of layers, of a version in which two kinds would print much less than is served
-        (vllm("700,000", "400,000", "1.75", version="0.19.0"), "pass", ""),
+        (vllm("700,000", "400,000", "1.75", SAYS.format("0.19.0")), "pass", ""),
         (vllm("200,000", "200,000", "1.00", GROUPS), "fail", "kv-tokens-short"),
         (vllm("500,000", "400,000", "1.25", HYBRID), "fail", "kv-tokens-short"),
     ],
@@ -119,6 +128,42 @@ GROUPS = "kv cache group sizes (16, 16, 16)"
 def test_a_hybrid_is_judged_by_what_it_serves(ledger: BootLedger, status: str, code: str) -> None:
     leg = ledger_leg(ledger, CONTRACT, "vllm")
     assert (leg.status, leg.code) == (status, code), leg.message
+
+
+@pytest.mark.parametrize(
+    ("blocks", "status"),
+    [
+        ((43_750, 16), "pass"),  # 700,000 tokens: what one group of layers holds
+        ((43_864, 16), "no evidence"),  # a window of 1,024 beside it takes 65 blocks more of each request
+        ((7_000, 128), "no evidence"),  # layers with windows only: fewer blocks a request than its length
+        ((0, 16), "no evidence"),
+        (None, "no evidence"),
+    ],
+)
+def test_the_blocks_of_an_engine_tell_whether_its_layers_are_alike(blocks: tuple[int, int] | None, status: str) -> None:
+    leg = ledger_leg(vllm("700,000", "400,000", "1.75", SAYS.format("0.25.0")), CONTRACT, "vllm", blocks=blocks)
+    assert leg.status == status, leg.message
+    alike = ledger_leg(vllm("700,000", "400,000", "1.75", GROUPS), CONTRACT, "vllm", blocks=blocks)
+    assert alike.status == "no evidence"  # the log's own word stands
+
+
+@pytest.mark.parametrize(("blocks", "word"), [(7_000, "holds"), (7_064, "no evidence"), (0, "no evidence")])
+def test_what_the_log_leaves_open_is_settled_by_what_the_engine_says_of_its_blocks(blocks: int, word: str) -> None:
+    from archonctl.engines.vllm.adapter import ADAPTER
+
+    log = vllm("112,000", "100,000", "1.12", SAYS.format("0.25.0"))
+    info = f'vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="{blocks}"}} 1.0\n'
+    overrides = {
+        "/metrics": lies.answers(200, info.encode(), "text/plain"),
+        "/v1/models": lies.answers_json({"data": [{"id": MODEL, "max_model_len": 100_000}]}),
+    }
+    with lying_server(Engine(override=overrides)) as server:
+        declared = endpoint(server.listen, 2, 50_000).model_copy(update={"engine": DeclaredEngine(kind="vllm")})
+        verdict = probe_endpoint(declared, ADAPTER.api, log, legs="ledger", limits=SHORT)
+    assert verdict.word == word, told(verdict)
+    kept = evidence(declared, "e", verdict_json(verdict, "e"), log, verdict=verdict.word)
+    again = replay(read_stored(json.loads(json.dumps(kept))))
+    assert again.same, again
 
 
 def test_a_request_that_can_never_fit_breaks_radiance_although_it_boots() -> None:

@@ -95,7 +95,8 @@ class VllmBook(Book):
 
     def _alike(self, told: dict[str, str]) -> str:
         """Whether a token costs the same at any length ("yes"), or layers differ and a shorter request costs more a
-        token than one of max_model_len ("no": sliding windows, states). Empty where nothing tells."""
+        token than one of max_model_len ("no": sliding windows, states). "likely" where only the printed tokens speak
+        for the first, as they do by chance for the second. Empty where nothing tells."""
         found = self.figures()
         if "kv_groups" in told or any(name in found for name in _STATEFUL):
             return "no"
@@ -109,7 +110,7 @@ class VllmBook(Book):
         if version is not None and version >= GROUPS_PRINTED:
             return "yes"
         blocks = version is None and tokens.value.best % _BLOCKS[0] == 0
-        return "yes" if blocks or _is_of_one_group(tokens.value.best, length.value.best) else "no"
+        return "likely" if blocks or _is_of_one_group(tokens.value.best, length.value.best) else "no"
 
     def _meaning(self, told: dict[str, str]) -> str:
         """Tokens that are not concurrency x length are blocks x block size of a hybrid: less than what is served."""
