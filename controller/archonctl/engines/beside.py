@@ -7,7 +7,7 @@ Nothing here is exact but LoRA slots: each demand carries its method and its end
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -69,7 +69,38 @@ class Shape:
     seqs: int
     element_bytes: int = 2
     graphs: bool = True
+    images: bool = True
+    """False where the engine is told to take no images: then their tower is not run."""
     lora: Lora | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of one rank beside weights and cache, and what they are."""
+
+    kind: Literal["activation", "encoder", "context", "growth", "graphs", "collective", "lora"]
+    size: Interval
+    text: str
+
+    def demand(self, card: int) -> Demand:
+        """The same as a demand on one card."""
+        low, best, high = int(self.size.low), int(self.size.best), int(self.size.high)
+        cls = _CLASSES[self.kind]
+        if self.size.is_exact:
+            return Demand(cls, "device", "", best, self.text, "computed", card)
+        text = f"{self.text} ({low / MIB:,.0f} to {high / MIB:,.0f} MiB)"
+        return Demand(cls, "device", "", best, text, "assumed", card, low, high)
+
+
+_CLASSES: Mapping[str, MemoryClass] = {
+    "activation": "activation",
+    "encoder": "activation",
+    "context": "scratchpad",
+    "growth": "scratchpad",
+    "graphs": "scratchpad",
+    "collective": "scratchpad",
+    "lora": "weights",
+}
 
 
 def activation_bytes(widths: Widths, vocab: int, shape: Shape) -> Interval:
@@ -77,6 +108,17 @@ def activation_bytes(widths: Widths, vocab: int, shape: Shape) -> Interval:
     table = _table()["activation"]
     layers = shape.tokens * shape.element_bytes * widths.row(shape.tp)
     best = max(layers, shape.seqs * vocab * int(table["logit_bytes"]))
+    return Interval(best * table["low"], best, best * table["high"], "assumed")
+
+
+def tower_bytes(model: ModelFacts, shape: Shape) -> Interval | None:
+    """Peak of a tower for images over the largest one; None without a tower, or where its widths are not named."""
+    table, hidden = _table()["tower"], _key(model, "vision_config.hidden_size", "vision_config.embed_dim")
+    width = _key(model, "vision_config.intermediate_size") or 4 * _key(model, "vision_config.embed_dim")
+    if not hidden or not width:
+        return None
+    patches = max(shape.tokens, int(table["image_tokens"])) * int(table["patches_per_token"])
+    best = patches * shape.element_bytes * (3 * hidden + 2 * width)
     return Interval(best * table["low"], best, best * table["high"], "assumed")
 
 
@@ -100,28 +142,39 @@ def lora_bytes(model: ModelFacts, lora: Lora, tp: int) -> int | None:
     return total * lora.rank * lora.slots * lora.element_bytes
 
 
-def beside_demands(card: Card, shape: Shape, model: ModelFacts | None) -> Iterator[Demand]:
-    """Demands on one card of a PyTorch engine; what is not known is left out (``unknown_parts``)."""
+def beside_parts(maker: str, shape: Shape, model: ModelFacts | None) -> Iterator[Part]:
+    """What one rank of a PyTorch engine holds of a card of that maker; what is not known is left out
+    (``unknown_parts``)."""
     geometry, widths = (model.geometry if model else None), Widths.of(model)
     if geometry is not None and widths is not None:
         size = activation_bytes(widths, geometry.vocab, shape)
-        yield _demand("activation", card, size, f"activations, {shape.tokens:,} batched tokens")
-    context = context_bytes("torch", card)
-    if context is not None:
-        yield _demand("scratchpad", card, context, "driver context and kernels")
+        yield Part("activation", size, f"activations, {shape.tokens:,} batched tokens")
+    if shape.images and model and (tower := tower_bytes(model, shape)):
+        yield Part("encoder", tower, "the tower for images, and what it makes of the largest")
+    if context := _row("context", runtime="torch", maker=maker):
+        yield Part("context", context, "driver context and kernels")
+    if growth := _row("growth", engine=shape.engine):
+        yield Part("growth", growth, "what libraries take while the first batch runs")
     if shape.graphs and (graphs := _row("graphs", engine=shape.engine)):
-        yield _demand("scratchpad", card, graphs, "captured graphs")
-    if shape.ranks > 1 and (collective := _row("collective", maker=card.maker)):
-        yield _demand("scratchpad", card, collective, f"collectives of {shape.ranks} ranks")
+        yield Part("graphs", graphs, "captured graphs")
+    if shape.ranks > 1 and (collective := _row("collective", maker=maker)):
+        yield Part("collective", collective, f"collectives of {shape.ranks} ranks")
     if shape.lora and model and (slots := lora_bytes(model, shape.lora, shape.tp)):
-        what = f"{shape.lora.slots} LoRA slots of rank {shape.lora.rank}"
-        yield _demand("weights", card, Interval.exact(slots), what)
+        yield Part("lora", Interval.exact(slots), f"{shape.lora.slots} LoRA slots of rank {shape.lora.rank}")
+
+
+def beside_demands(card: Card, shape: Shape, model: ModelFacts | None) -> Iterator[Demand]:
+    """The same as demands on one card."""
+    return (part.demand(card.index) for part in beside_parts(card.maker, shape, model))
 
 
 def unknown_parts(cards: tuple[Card, ...], shape: Shape, model: ModelFacts | None) -> Iterator[str]:
     """What ``beside_demands`` leaves out, in words."""
     if Widths.of(model) is None:
         yield "activations: the config does not name the widths of a feed-forward layer"
+    towers = any(key.startswith("vision_config.") for key in (model.metadata or {})) if model else False
+    if shape.images and towers and model and tower_bytes(model, shape) is None:
+        yield "the tower for images: the config does not name its widths"
     makers = sorted({card.maker or "an unknown maker" for card in cards if context_bytes("torch", card) is None})
     if makers:
         yield f"the driver's context on cards of {', '.join(makers)}: no public figure was found"
@@ -141,13 +194,6 @@ def _row(name: str, **keys: str) -> Interval | None:
         if all(row[key] == value for key, value in keys.items()):
             return Interval(row["low_mib"] * MIB, row["best_mib"] * MIB, row["high_mib"] * MIB, "assumed")
     return None
-
-
-def _demand(cls: MemoryClass, card: Card, size: Interval, detail: str) -> Demand:
-    if size.is_exact:
-        return Demand(cls, "device", "", int(size.best), detail, "computed", card.index)
-    text = f"{detail} ({size.low / MIB:,.0f} to {size.high / MIB:,.0f} MiB)"
-    return Demand(cls, "device", "", int(size.best), text, "assumed", card.index, int(size.low), int(size.high))
 
 
 def _key(model: ModelFacts, *names: str) -> int:

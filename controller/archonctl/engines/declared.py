@@ -41,8 +41,8 @@ class DeclaredKnobs:
             raise self._bad(name, f"a whole number of at least {minimum}")
         return found
 
-    def decimal(self, name: str) -> float:
-        """A number above 0; 0.0 where the knob is not declared."""
+    def decimal(self, name: str, *, zero: bool = False) -> float:
+        """A number above 0, with ``zero`` also 0; 0.0 where the knob is not declared."""
         if name not in self.values:
             return 0.0
         value = self.values[name]
@@ -50,8 +50,8 @@ class DeclaredKnobs:
             found = math.nan if isinstance(value, bool) else float(value)
         except ValueError:
             found = math.nan
-        if not (math.isfinite(found) and found > 0):
-            raise self._bad(name, "a number above 0")
+        if not (math.isfinite(found) and (found > 0 or (zero and found == 0))):
+            raise self._bad(name, "a number of at least 0" if zero else "a number above 0")
         return found
 
     def switch(self, name: str, default: bool) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from archonctl.engines.vllm.memory import CPU_SPACE_GIB, CPU_SPACE_UNTIL, OVERHEAD_GIB, WIDEST
+from archonctl.engines.vllm.memory import CPU_SPACE_GIB, CPU_SPACE_UNTIL, WIDEST
+from archonctl.engines.vllm.rest import UNKNOWN_GIB
 from archonctl.ledger.case import CaseFacts
 from archonctl.ledger.values import BootLedger
 from archonctl.memory.interval import GIB, Interval
@@ -33,11 +34,11 @@ def blind_bytes(
     if not card or weights is None:
         return None
     share = facts.fraction("gpu_memory_utilization") or 0.9
-    low, best, high = (card * share - weights.best - other for other in reversed(OVERHEAD_GIB))
+    low, best, high = (card * share - weights.best - other for other in reversed(UNKNOWN_GIB))
     if low <= 0 or (high - low) / 2 > best * WIDEST:
         return None
     size = Interval(low * GIB, best * GIB, high * GIB, "assumed")
     error = (high - low) / 2 / best
     return BlindBytes(
-        size, f"{card:g} GiB x {share:g} - weights {weights.best:g} - {OVERHEAD_GIB[1]} GiB (+-{error:.0%})"
+        size, f"{card:g} GiB x {share:g} - weights {weights.best:g} - {UNKNOWN_GIB[1]} GiB (+-{error:.0%})"
     )

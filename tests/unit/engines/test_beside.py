@@ -34,7 +34,7 @@ def llama(**config: int) -> ModelFacts:
     return ModelFacts("/m", "safetensors", geometry, 1, (), 0, {"intermediate_size": 14_336, **config})
 
 
-@pytest.mark.parametrize("row", [row for name in ("context", "collective", "graphs") for row in TABLE[name]])
+@pytest.mark.parametrize("row", [row for name in ("context", "collective", "graphs", "growth") for row in TABLE[name]])
 def test_every_row_has_ends_in_order_and_a_public_source(row: dict[str, Any]) -> None:
     assert 0 < row["low_mib"] <= row["best_mib"] <= row["high_mib"]
     assert "https://" in row["source"]
@@ -60,7 +60,7 @@ def test_a_mixture_is_as_wide_as_the_experts_of_a_token() -> None:
 
 def test_each_part_is_a_demand_of_its_card_with_method_and_ends() -> None:
     parts = list(beside_demands(NVIDIA, SHAPE, llama()))
-    assert [part.cls for part in parts] == ["activation", "scratchpad", "scratchpad", "scratchpad"]
+    assert [part.cls for part in parts] == ["activation", *["scratchpad"] * 4]
     for part in parts:
         assert part.card == 3
         assert part.source == "assumed"
@@ -68,8 +68,10 @@ def test_each_part_is_a_demand_of_its_card_with_method_and_ends() -> None:
         assert re.search(r" \([\d,]+ to [\d,]+ MiB\)$", part.detail)
     alone = Shape("vllm", 1, 1, 8192, 256, graphs=False)
     assert [part.detail.partition(" (")[0] for part in beside_demands(NVIDIA, alone, llama())] == [
-        "activations, 8,192 batched tokens", "driver context and kernels",
-    ]  # fmt: skip
+        "activations, 8,192 batched tokens",
+        "driver context and kernels",
+        "what libraries take while the first batch runs",
+    ]
 
 
 def test_what_has_no_figure_is_named_and_never_counted_as_nothing() -> None:
@@ -77,7 +79,7 @@ def test_what_has_no_figure_is_named_and_never_counted_as_nothing() -> None:
     bare = llama()
     assert bare.metadata is not None
     bare.metadata.clear()
-    assert list(beside_demands(intel, Shape("vllm", 2, 2, 1, 1, graphs=False), bare)) == []
+    assert list(beside_demands(intel, Shape("sglang", 2, 2, 1, 1, graphs=False), bare)) == []
     told = " ".join(unknown_parts((intel,), Shape("vllm", 2, 2, 1, 1, lora=Lora(1, 8)), bare))
     assert all(word in told for word in ("activations", "cards of intel", "collectives", "LoRA"))
     assert context_bytes("ggml", intel) is None

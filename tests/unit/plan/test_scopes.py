@@ -181,14 +181,18 @@ def vllm(**knobs: Any) -> Endpoint:
 
 @settings(deadline=None)
 @given(st.integers(20_000, 200_000), st.sampled_from((1, 2, 4)), st.floats(0.3, 0.99))
-def test_what_vllm_takes_of_a_card_blind_is_exactly_its_share(total: int, tp: int, share: float) -> None:
+def test_what_vllm_takes_of_a_card_blind_is_exactly_its_share_and_what_lies_beside_it(
+    total: int, tp: int, share: float
+) -> None:
     declared = vllm(**{"tensor-parallel-size": tp, "gpu-memory-utilization": round(share, 2)})
     host = Host(ram_mib=900_000, cards=tuple(card(2 + i, total, maker="nvidia") for i in range(tp)))
     for fit in judged_plan("e", declared, host, MODEL).fits[1:]:
         assert fit.card is not None
         assert fit.card >= 2
         if "kv_cache" in fit.by_class:
-            assert abs(fit.margin_bytes) < MIB
+            beside = fit.want_bytes - int(total * MIB * round(share, 2))
+            assert 300 * MIB - MIB < beside < 900 * MIB, "the driver's context, and collectives of several ranks"
+            assert abs(fit.margin_bytes) < MIB or (fit.budget_bytes == total * MIB and fit.verdict == "unknown")
             assert {"activation", "scratchpad"} <= fit.by_class.keys()
 
 

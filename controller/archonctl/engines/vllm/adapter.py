@@ -11,7 +11,6 @@ from archonctl.engines.oracle import Oracle
 from archonctl.engines.vllm.assess import Assessment, assess
 from archonctl.engines.vllm.cards import beside_unknown, demands_by_card
 from archonctl.engines.vllm.levers import levers as find_levers
-from archonctl.engines.vllm.memory import OVERHEAD_GIB
 from archonctl.engines.vllm.rules import version_of
 from archonctl.engines.vllm.terms import explain
 from archonctl.host.profile import Host
@@ -153,7 +152,7 @@ def _share(now: Assessment, index: int, name: str, total: float | None, ceiling:
         pool_mib=pool,
         pool_needed_mib=needed,
         margin_mib=pool - needed if pool is not None and needed is not None else None,
-        outside_mib=OVERHEAD_GIB[1] * GIB / MIB if now.memory.blind else None,
+        outside_mib=now.rest.share.best / MIB if now.memory.blind and now.rest else None,
     )
 
 

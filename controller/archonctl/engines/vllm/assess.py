@@ -5,6 +5,7 @@ The forecast presents it; the levers run it again on changed declarations, so th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from archonctl.deployment.schema import Endpoint
@@ -13,9 +14,10 @@ from archonctl.engines.vllm.available import Available, available, boot_endpoint
 from archonctl.engines.vllm.groups import Group, form_groups
 from archonctl.engines.vllm.kv import KvSettings, block_bytes, plan_kv, request_blocks
 from archonctl.engines.vllm.layers import RankSettings, rank_buckets, stage_layers
-from archonctl.engines.vllm.memory import WIDEST, rank_weights
+from archonctl.engines.vllm.memory import WIDEST, offloaded_bytes, rank_weights
 from archonctl.engines.vllm.pool import HELD_BACK_BLOCKS, Pool, pool_at
 from archonctl.engines.vllm.refusals import over_card, refusals
+from archonctl.engines.vllm.rest import Rest, rest_of, shape_of
 from archonctl.engines.vllm.rules import aligned_states, batches_in_flight, default_block, latents, states_kept
 from archonctl.engines.vllm.settings import Settings, settings_of
 from archonctl.host.capacity import host_capacity
@@ -33,6 +35,9 @@ class Assessment:
     settings: Settings
     memory: Available
     weights: Interval | None
+    """On the card of the fullest rank, without what is kept in RAM."""
+    rest: Rest | None
+    """Beside weights and cache on the card that binds; None on a CPU and where no card is known."""
     groups: tuple[Group, ...]
     kv: KvSettings
     best: Pool | None
@@ -93,21 +98,41 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     geometry = model.geometry if model else None
     stages = stage_layers(_serving(geometry), settings.pp, settings.partition) if geometry else (1,) * settings.pp
     weights = rank_weights(model, settings.tp, stages, settings.model_bytes) if model else None
+    in_ram = offloaded_bytes(model, settings.tp, stages, settings.model_bytes, settings.offload_gib) if model else None
+    if weights is not None and in_ram is not None:
+        weights = Interval(weights.low - in_ram.high, weights.best - in_ram.best, weights.high - in_ram.low, "header")
+    rest = _rest(settings, host, model)
     groups = _groups(geometry, settings) if geometry else ()
     kv = _kv(settings, geometry)
-    memory = available(endpoint, settings, host, weights)
+    memory = available(endpoint, settings, host, weights, rest)
     drift = _drift(endpoint, memory, geometry)
     best, tokens = _pools(endpoint, settings, memory, groups, kv, geometry, drift)
     given = tokens if tokens is None or _says_enough(endpoint, memory, tokens) else None
-    demands = tuple(_demands(settings, weights, memory, best))
+    demands = (*_demands(settings, weights, memory, best), *_offloaded(settings, in_ram))
     problems = refusals(settings, host, model, best if not memory.blind else None) + over_card(
-        settings, host, weights, demands
+        settings, host, weights, rest, demands
     )
     ram = fit(demands, "host", host_capacity(host))
     return Assessment(
-        endpoint, settings, memory, weights, groups, kv, best, given, tokens, problems, demands,
+        endpoint, settings, memory, weights, rest, groups, kv, best, given, tokens, problems, demands,
         not ram.allows, drift,
     )  # fmt: skip
+
+
+def _rest(settings: Settings, host: Host, model: ModelFacts | None) -> Rest | None:
+    used = host.cards[: settings.ranks]
+    if settings.cpu or not used:
+        return None
+    smallest = min(used, key=lambda card: card.total_mib)
+    return rest_of(smallest.maker, shape_of(settings), model, settings.rules.version)
+
+
+def _offloaded(settings: Settings, size: Interval | None) -> Iterator[Demand]:
+    """What --cpu-offload-gb keeps in RAM, locked (``pin_memory`` in vllm/model_executor/offloader/uva.py)."""
+    if size is not None and size.best and not settings.cpu:
+        low, best, high = (int(end) * settings.ranks for end in (size.low, size.best, size.high))
+        what = f"weights in RAM, of {settings.ranks} rank{'s' * (settings.ranks > 1)}"
+        yield Demand("offload", "host", "", best, what, "header", None, low, high, pinned=True)
 
 
 def _serving(geometry: Geometry) -> int:

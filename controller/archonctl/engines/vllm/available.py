@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from archonctl.deployment.schema import Boot, Endpoint, KnobValue
-from archonctl.engines.vllm.memory import CPU_SPACE_GIB, CPU_SPACE_UNTIL, OVERHEAD_GIB, blind_rank_bytes
+from archonctl.engines.vllm.memory import CPU_SPACE_GIB, CPU_SPACE_UNTIL, blind_rank_bytes
+from archonctl.engines.vllm.rest import Rest
 from archonctl.engines.vllm.settings import CPU_SPACE, Settings, settings_of
 from archonctl.host.profile import Host
 from archonctl.memory.interval import GIB, MIB, Interval
 
-SHAPE = ("tp", "pp", "batched_tokens", "max_num_seqs", "kv_memory_bytes", "cpu", "drafts", "extras")
+SHAPE = (
+    *("tp", "pp", "batched_tokens", "max_num_seqs", "kv_memory_bytes", "cpu", "drafts"),
+    *("lora", "offload_gib", "graphs", "images", "extras"),
+)
 """What moves activations or weights: a boot with another one of these says nothing about today."""
 
 
@@ -26,8 +30,10 @@ class Available:
     """The boot that this rests on."""
 
 
-def available(endpoint: Endpoint, settings: Settings, host: Host, weights: Interval | None) -> Available:
-    """Memory for the cache of one rank, by the best method that applies."""
+def available(
+    endpoint: Endpoint, settings: Settings, host: Host, weights: Interval | None, rest: Rest | None
+) -> Available:
+    """Memory for the cache of one rank, by the best method that applies. ``rest`` is None where no card is known."""
     if settings.no_law:
         return Available(None, f"{', '.join(settings.no_law)} changes the layers that keep a cache")
     space = _space_gib(settings) if settings.cpu else 0
@@ -42,7 +48,7 @@ def available(endpoint: Endpoint, settings: Settings, host: Host, weights: Inter
         if size is not None:
             return Available(size, f"{boot.kv_gib} GiB a rank seen at the boot of {boot.source}{why}", boot=boot)
         reasons.append(why)
-    return _blind(settings, host, weights, reasons)
+    return _blind(settings, host, weights, rest, reasons)
 
 
 def _space_gib(settings: Settings) -> int:
@@ -96,19 +102,24 @@ def _least_card_mib(settings: Settings, host: Host) -> int | None:
     return min(card.total_mib for card in used) if len(used) == settings.ranks else None
 
 
-def _blind(settings: Settings, host: Host, weights: Interval | None, reasons: list[str]) -> Available:
+def _blind(
+    settings: Settings, host: Host, weights: Interval | None, rest: Rest | None, reasons: list[str]
+) -> Available:
     total = _least_card_mib(settings, host)
-    if not host.cards:
+    if rest is None or not host.cards:
         reasons.append("no card is known: set [host], kv-cache-memory-bytes, or a [[boot]] with kv_gib")
     elif total is None:
         reasons.append(f"{settings.ranks} ranks on {len(host.cards)} known cards")
     elif weights is None:
         reasons.append("the weights are not there to count")
+    elif rest.unknown:
+        reasons.append(f"no law for {' and '.join(rest.unknown)}")
     else:
-        size = blind_rank_bytes(total * MIB, settings.utilisation, weights)
+        share = rest.share
+        size = blind_rank_bytes(total * MIB, settings.utilisation, weights, share)
         method = (
             f"blind: {total / 1024:.2f} GiB x {settings.utilisation:g} - weights {weights.best / GIB:.2f} - "
-            f"{OVERHEAD_GIB[1]} GiB ({OVERHEAD_GIB[0]} to {OVERHEAD_GIB[2]}) of activations, graphs and context"
+            f"{share.best / GIB:.2f} GiB ({share.low / GIB:.2f} to {share.high / GIB:.2f}) of {rest.words}"
         )
         return Available(size, method, blind=True)
     return Available(None, "; ".join(reasons))

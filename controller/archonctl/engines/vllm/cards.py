@@ -7,73 +7,55 @@ from dataclasses import replace
 from math import ceil
 
 from archonctl.engines.base import CardRule
-from archonctl.engines.beside import Lora, Shape, beside_demands, unknown_parts
-from archonctl.engines.declared import DeclaredKnobs
+from archonctl.engines.beside import unknown_parts
 from archonctl.engines.vllm.assess import Assessment
-from archonctl.engines.vllm.memory import OVERHEAD_GIB
 from archonctl.engines.vllm.refusals import least_card_bytes
-from archonctl.engines.vllm.settings import ALIASES
+from archonctl.engines.vllm.rest import Rest, rest_of, shape_of
 from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import Demand
-from archonctl.memory.interval import GIB, MIB
+from archonctl.memory.interval import MIB
 from archonctl.model.geometry import ModelFacts
 
 
 def demands_by_card(now: Assessment, host: Host, model: ModelFacts | None) -> tuple[tuple[Demand, ...], CardRule]:
-    """The demands with the index of their card, and the most that vLLM takes of each: its share, unless the cache is
-    stated.
+    """The demands with the index of their card, and the most that vLLM takes of each: its share and what lies beside
+    that, unless the cache is stated.
 
     On a CPU, and without cards, the demands as they are.
     """
-    if now.settings.cpu or not host.cards:
+    if now.settings.cpu or now.rest is None:
         return now.demands, CardRule(headroom=0.0)
-    used, stated = host.cards[: now.settings.ranks], now.settings.kv_memory_bytes or now.settings.blocks_override
-    ceilings = {} if stated else {card.index: int(card.total_mib * MIB * now.settings.utilisation) for card in used}
-    found: list[Demand] = []
+    settings, used = now.settings, host.cards[: now.settings.ranks]
+    shape, version = shape_of(settings), settings.rules.version
+    rests = {maker: rest_of(maker, shape, model, version) for maker in {card.maker for card in used}}
+    found = [demand for demand in now.demands if demand.scope == "host"]
+    ceilings: dict[int, int] = {}
     for card in used:
-        mine = [replace(demand, card=card.index) for demand in now.demands]
-        found += [*mine, *_rest(now, card, mine, model, ceilings.get(card.index))]
-    least = ceil(least_card_bytes(now.settings, now.weights, now.demands))
+        mine = [replace(demand, card=card.index) for demand in now.demands if demand.scope == "device"]
+        share = int(card.total_mib * MIB * settings.utilisation)
+        rest = tuple(_rest(now, rests[card.maker], card, share - sum(demand.bytes for demand in mine)))
+        found += [*mine, *rest]
+        if not settings.kv_memory_bytes and not settings.blocks_override:
+            beside = {part.demand(card.index) for part in rests[card.maker].beside}
+            ceilings[card.index] = share + sum(demand.bytes for demand in rest if demand in beside)
+    least = ceil(least_card_bytes(settings, now.weights, now.rest, now.demands))
     return tuple(found), CardRule(headroom=0.0, ceilings=ceilings, least_bytes=least)
 
 
 def beside_unknown(now: Assessment, host: Host, model: ModelFacts | None) -> Iterator[str]:
     """What of the rest of a card has no figure."""
     if not now.settings.cpu and host.cards and now.memory.boot is None:
-        yield from unknown_parts(host.cards[: now.settings.ranks], shape_of(now), model)
+        yield from unknown_parts(host.cards[: now.settings.ranks], shape_of(now.settings), model)
 
 
-def shape_of(now: Assessment) -> Shape:
-    """What decides activations, graphs and LoRA slots. Defaults are those of vllm/config/lora.py (0.32.0)."""
-    settings, knobs = now.settings, DeclaredKnobs(now.endpoint.engine.knobs, ALIASES)
-    lora = None
-    if knobs.switch("enable-lora", False):
-        lora = Lora(knobs.number("max-loras", 1, minimum=1), knobs.number("max-lora-rank", 16, minimum=1))
-    return Shape(
-        engine="vllm",
-        tp=settings.tp,
-        ranks=settings.ranks,
-        tokens=settings.batched_tokens,
-        seqs=settings.max_num_seqs,
-        element_bytes=settings.model_bytes,
-        graphs=not knobs.switch("enforce-eager", False),
-        lora=lora,
-    )
-
-
-def _rest(
-    now: Assessment, card: Card, mine: list[Demand], model: ModelFacts | None, ceiling: int | None
-) -> Iterator[Demand]:
+def _rest(now: Assessment, rest: Rest, card: Card, left: int) -> Iterator[Demand]:
     """Beside weights and cache. A boot that was seen says what they left of the share; else every part is estimated."""
-    held = sum(demand.bytes for demand in mine)
-    if now.memory.boot is not None and ceiling is not None and now.weights is not None:
+    if now.memory.boot is not None and now.weights is not None:
         what = "activations, graphs and context: what that boot left of the share"
-        yield Demand("activation", "device", "", max(0, ceiling - held), what, "log", card.index)
+        yield Demand("activation", "device", "", max(0, left), what, "log", card.index)
         return
-    parts = tuple(beside_demands(card, shape_of(now), model))
-    yield from parts
-    if now.memory.blind:
-        more = int(OVERHEAD_GIB[1] * GIB) - sum(part.bytes for part in parts)
-        if more > 0:
-            what = "more that public boots hold beside these, at their middle"
-            yield Demand("unknown", "device", "", more, what, "assumed", card.index, 0, int(OVERHEAD_GIB[2] * GIB))
+    yield from (part.demand(card.index) for part in (*rest.counted, *rest.beside))
+    if now.memory.blind and rest.floor is not None:
+        more = int(rest.floor.best) - sum(int(part.size.best) for part in rest.counted)
+        what = "more that public boots hold beside these, at their middle"
+        yield Demand("unknown", "device", "", max(0, more), what, "assumed", card.index, 0, int(rest.floor.high))

@@ -12,7 +12,6 @@ from archonctl.engines.base import Lever
 from archonctl.engines.change import Change, changed
 from archonctl.engines.search import largest
 from archonctl.engines.vllm.assess import Assessment, assess
-from archonctl.engines.vllm.memory import OVERHEAD_GIB
 from archonctl.engines.vllm.settings import CPU_SPACE
 from archonctl.host.profile import Host
 from archonctl.memory.interval import GIB, MIB
@@ -112,9 +111,9 @@ def _added(now: Assessment, need: int) -> str:
 def _card_has_room(now: Assessment, need: int, host: Host) -> bool:
     """False where a known card would not hold weights, cache and the likely rest."""
     cards = host.cards[: now.settings.ranks]
-    if not cards or now.weights is None:
+    if not cards or now.weights is None or now.rest is None:
         return True
-    return min(card.total_mib for card in cards) * MIB >= need + now.weights.high + OVERHEAD_GIB[1] * GIB
+    return min(card.total_mib for card in cards) * MIB >= need + now.weights.high + now.rest.all.best
 
 
 def _promise(now: Assessment, attempt: Try) -> Iterator[Lever]:

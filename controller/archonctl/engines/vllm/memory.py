@@ -9,9 +9,6 @@ from archonctl.model.geometry import ModelFacts
 CPU_SPACE_GIB = 4
 CPU_SPACE_UNTIL = (0, 12)
 """VLLM_CPU_KVCACHE_SPACE unset meant 4 GiB (vllm/platforms/cpu.py of 0.11); later releases take a share of memory."""
-OVERHEAD_GIB = (1.5, 3.8, 6.0)
-"""Activations, graphs and context beside the weights: low, best, high over public boots that print both sides
-(V0 on 24 GiB: 3.3; 0.11 on 80 GiB: 4.9 and 5.8; 0.27 on 95 GiB: 3.9; 0.10 at short lengths: 1.4)."""
 WIDEST = 0.10
 """A blind figure whose error is wider than this share of the cache says too little to be given."""
 _FLOATS = ("F32", "F64")
@@ -25,6 +22,34 @@ def rank_weights(model: ModelFacts, tp: int, stages: tuple[int, ...], model_byte
     and output lie on the first and last stage, padded. What has no class (norms, towers of other modalities) is shared
     out at best, and whole at worst.
     """
+    parts = _rank_parts(model, tp, stages, model_bytes)
+    if parts is None:
+        return None
+    mine, ends, other = parts
+    if len(stages) == 1:
+        mine += ends / tp
+        return Interval(mine, mine + other / tp, mine + other, "header")
+    return Interval(mine, mine + (ends / 2 + other) / tp, mine + ends / tp + other, "header")
+
+
+def offloaded_bytes(model: ModelFacts, tp: int, stages: tuple[int, ...], model_bytes: int, gib: float) -> Interval:
+    """Bytes of a rank's layers that --cpu-offload-gb keeps in RAM; nothing where they were not there to count.
+
+    Parameter by parameter until the limit is reached or passed, within the layers alone: at most one parameter more
+    (vllm/model_executor/offloader/uva.py), which is no larger than a layer.
+    """
+    parts = _rank_parts(model, tp, stages, model_bytes)
+    if parts is None or not gib:
+        return Interval.exact(0)
+    layers = parts[0]
+    asked = min(gib * GIB, layers)
+    return Interval(asked, asked, min(layers, asked + layers / max(1, *stages)), "computed")
+
+
+def _rank_parts(
+    model: ModelFacts, tp: int, stages: tuple[int, ...], model_bytes: int
+) -> tuple[float, float, float] | None:
+    """Bytes of the layers of the fullest rank, of all of embedding and output, and of all that has no class."""
     if not model.tensor_bytes:
         return None
     quantised = any(key.startswith("quantization_config.") for key in model.metadata or {})
@@ -40,20 +65,17 @@ def rank_weights(model: ModelFacts, tp: int, stages: tuple[int, ...], model_byte
         else:
             layers += size
     mine = (layers / tp + attention * attention_share(model, tp)) * max(stages) / sum(stages)
-    if len(stages) == 1:
-        mine += ends / tp
-        return Interval(mine, mine + other / tp, mine + other, "header")
-    return Interval(mine, mine + (ends / 2 + other) / tp, mine + ends / tp + other, "header")
+    return mine, ends, other
 
 
 def _shrinks(dtype: str, quantised: bool) -> bool:
     return dtype in _FLOATS and not quantised
 
 
-def blind_rank_bytes(card_bytes: float, share: float, weights: Interval) -> Interval:
-    """Cache bytes of one rank from its card, the share that vLLM may use, and its weights; may be below 0."""
-    least, likely, most = (each * GIB for each in OVERHEAD_GIB)
+def blind_rank_bytes(card_bytes: float, share: float, weights: Interval, rest: Interval) -> Interval:
+    """Cache bytes of one rank from its card, the share that vLLM may use, its weights, and what else the share has to
+    pay for; may be below 0."""
     budget = card_bytes * share
     return Interval(
-        budget - weights.high - most, budget - weights.best - likely, budget - weights.low - least, "assumed"
+        budget - weights.high - rest.high, budget - weights.best - rest.best, budget - weights.low - rest.low, "assumed"
     )

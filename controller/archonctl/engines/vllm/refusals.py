@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from archonctl.engines.base import Problem
-from archonctl.engines.vllm.memory import OVERHEAD_GIB
 from archonctl.engines.vllm.pool import Pool
+from archonctl.engines.vllm.rest import Rest
 from archonctl.engines.vllm.settings import Settings
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand
@@ -67,11 +67,11 @@ def _stretched(model: ModelFacts | None) -> bool:
 
 
 def over_card(
-    settings: Settings, host: Host, weights: Interval | None, demands: tuple[Demand, ...]
+    settings: Settings, host: Host, weights: Interval | None, rest: Rest | None, demands: tuple[Demand, ...]
 ) -> tuple[Problem, ...]:
-    """A stated cache that a card cannot hold beside its weights and the least that was ever seen beside them."""
-    least = least_card_bytes(settings, weights, demands)
-    if not least or not host.cards:
+    """A stated cache that a card cannot hold beside its weights and the least of what lies beside them."""
+    least = least_card_bytes(settings, weights, rest, demands)
+    if not least or rest is None:
         return ()
     cache = sum(demand.bytes for demand in demands if demand.cls == "kv_cache")
     total = min(card.total_mib for card in host.cards[: settings.ranks]) * MIB
@@ -80,18 +80,20 @@ def over_card(
     room = max(0.0, total - least + cache)
     message = (
         f"a cache of {cache / GIB:.2f} GiB was stated; a card of {total / GIB:.2f} GiB has "
-        f"{room / GIB:.2f} GiB beside its weights and at least {OVERHEAD_GIB[0]} GiB of rest"
+        f"{room / GIB:.2f} GiB beside its weights and at least {rest.all.low / GIB:.2f} GiB of rest"
     )
     return (Problem("kv-over-card", message, "lower it, or share the model out over more cards"),)
 
 
-def least_card_bytes(settings: Settings, weights: Interval | None, demands: tuple[Demand, ...]) -> float:
-    """The least that a card must have for a stated cache, beside weights and the least that was ever seen beside them;
-    0 where none is stated."""
+def least_card_bytes(
+    settings: Settings, weights: Interval | None, rest: Rest | None, demands: tuple[Demand, ...]
+) -> float:
+    """The least that a card must have for a stated cache, beside weights and the least of what lies beside them; 0
+    where none is stated."""
     if settings.cpu or not (settings.kv_memory_bytes or settings.blocks_override):
         return 0
     cache = sum(demand.bytes for demand in demands if demand.cls == "kv_cache")
-    return cache + (weights.low if weights else 0) + OVERHEAD_GIB[0] * GIB
+    return cache + (weights.low if weights else 0) + (rest.all.low if rest else 0)
 
 
 def _refused(settings: Settings, best: Pool) -> Problem:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from archonctl.deployment.schema import Endpoint
+from archonctl.engines.beside import Lora
 from archonctl.engines.declared import DeclaredKnobs
 from archonctl.engines.vllm.drafts import Drafts, drafts_of
 from archonctl.engines.vllm.layers import KV_BYTES
@@ -42,10 +43,10 @@ _NO_LAW = ("hf-overrides",)
 """Knobs that add or change layers with a cache: with one of them the pool is unknown."""
 _UNMODELLED = (
     "speculative-config",
-    "enable-lora",
     "kv-transfer-config",
     "kv-offloading-size",
-    "cpu-offload-gb",
+    "cpu-offload-params",
+    "offload-group-size",
     "enable-expert-parallel",
     "data-parallel-size",
     "hf-overrides",
@@ -86,6 +87,14 @@ class Settings:
     async_scheduling: bool
     drafts: Drafts
     hybrid_manager: bool
+    lora: Lora | None
+    """Slots of adapters; defaults are those of vllm/config/lora.py (0.32.0)."""
+    offload_gib: float
+    """--cpu-offload-gb: GiB of a rank's layers that stay in RAM."""
+    graphs: bool
+    """False with --enforce-eager."""
+    images: bool
+    """False with --language-model-only, or where --limit-mm-per-prompt allows none of any kind."""
     keys: Mapping[str, str]
     extras: tuple[str, ...]
     """Declared knobs that move memory or tokens in ways that no law here covers."""
@@ -141,6 +150,10 @@ def settings_of(endpoint: Endpoint) -> Settings:
         async_scheduling=_either(knobs, "async-scheduling", "no-async-scheduling") is not False and drafts.overlaps,
         drafts=drafts,
         hybrid_manager=not knobs.switch("disable-hybrid-kv-cache-manager", False),
+        lora=_lora(knobs),
+        offload_gib=knobs.decimal("cpu-offload-gb", zero=True),
+        graphs=not knobs.switch("enforce-eager", False),
+        images=not knobs.switch("language-model-only", False) and not _no_media(knobs.text("limit-mm-per-prompt")),
         keys=knobs.keys,
         extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "False", "0", "1")),
         no_law=(
@@ -174,6 +187,18 @@ def _utilisation(knobs: DeclaredKnobs, rules: Rules) -> float:
             where=f"engine.knobs.{knobs.keys['gpu-memory-utilization']}",
         )
     return share or (UTILISATION_SINCE_020 if rules.version >= (0, 20) else UTILISATION)
+
+
+def _no_media(limits: str) -> bool:
+    """True where a limit is named for images, and every limit is 0."""
+    counts = dict(re.findall(r"(image|video|audio)\W{0,4}[:=]\s*(\d+)", limits))
+    return "image" in counts and set(counts.values()) == {"0"}
+
+
+def _lora(knobs: DeclaredKnobs) -> Lora | None:
+    if not knobs.switch("enable-lora", False):
+        return None
+    return Lora(knobs.number("max-loras", 1, minimum=1), knobs.number("max-lora-rank", 16, minimum=1))
 
 
 def _kv_dtype(endpoint: Endpoint, knobs: DeclaredKnobs) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from archonctl.engines.terms import Term, Working
 from archonctl.engines.vllm.assess import Assessment
 from archonctl.engines.vllm.groups import Group
 from archonctl.engines.vllm.kv import KvSettings, block_bytes, spec_blocks
 from archonctl.engines.vllm.pool import Pool
+from archonctl.engines.vllm.rest import Rest
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB
 
@@ -99,10 +102,19 @@ def _memory(work: Working, now: Assessment, host: Host) -> None:
     share = now.settings.utilisation
     work.take("share", share, "", "of it that vLLM may use", "config", "vllm/config/cache.py", key=key)
     work.estimate("weights", now.weights, "bytes", "of the fullest rank", origin="safetensors headers")
-    rest = total * share - now.weights.best - memory.best
-    work.take("rest", rest, "bytes", "activations, graphs and context", "assumed", now.memory.method)
-    formula = "card * share - weights - rest"
+    formula = " - ".join(["card * share - weights", *_rest(work, now.rest)])
     work.estimate("memory", memory, "bytes", "of one rank's cache", formula, "v1/worker/gpu_worker.py")
+
+
+def _rest(work: Working, rest: Rest | None) -> Iterator[str]:
+    """Terms of what the share has to pay for beside them; their names."""
+    if rest is None:
+        return
+    if rest.floor is not None:
+        yield work.estimate("rest", rest.floor, "bytes", rest.words, origin="public boots: the widths are not known")
+        return
+    for part in rest.counted:
+        yield work.estimate(part.kind, part.size, "bytes", part.text, origin="engines/beside.toml")
 
 
 def _key(now: Assessment, knob: str) -> str:

@@ -13,6 +13,8 @@ from archonctl.host.profile import Host
 
 MOST_RANKS = 64
 """Ranks that are tried where no card is known."""
+MOST_OFFLOAD_GIB = 1024
+_OFFLOAD = "those weights cross the bus on every step"
 _CARDS = "a card for each rank, and what they say to each other on every token"
 
 
@@ -47,6 +49,9 @@ def variables(endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:
     if not settings.cpu:
         found["tp"] = Variable(
             key("tensor-parallel-size"), "least", "ranks", 1, max(1, ranks // settings.pp), costs=_CARDS
+        )
+        found["cpu-offload"] = Variable(
+            key("cpu-offload-gb"), "least", "GiB of a rank", 0, MOST_OFFLOAD_GIB, 1, costs=_OFFLOAD
         )
         found["pp"] = Variable(
             key("pipeline-parallel-size"), "least", "stages", 1, max(1, ranks // settings.tp), costs=_CARDS
