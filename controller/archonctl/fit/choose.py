@@ -16,19 +16,23 @@ from archonctl.fit.question import Case, Question
 from archonctl.fit.speed import crawl_tokens_s, throughput
 from archonctl.fit.values import Choice, Refusal, Split
 from archonctl.memory.interval import GIB, Interval
+from archonctl.plan.values import Plan
 
 
 def on_cards(ask: Question, case: Case, one: Candidate, need: Need, group: Group) -> Choice | Refusal:
-    """The choice. Where RAM is known or shared, the plan on the machine itself has the last word."""
+    """The choice. The plan on the machine itself has the last word where RAM is known or shared, and where the tightest
+    card has less than the fullest one holds: they need not be the same."""
     cards, facts = group.cards[: one.tp], ask.facts(case)
-    declared = Declared(one, need.kv_bytes, cards)
-    if ask.host.ram_mib is not None or group.card.unified:
+    declared, free = Declared(one, ask.host, need.kv_bytes, cards), group.free_bytes(one.tp)
+    uneven = need.must > free
+    if ask.host.ram_mib is not None or group.card.unified or uneven:
         plan = plan_of(one, host_with(ask.host, cards), facts, need)
         if plan.verdict != "holds":
             message = f"{case.quant.name} under {case.engine}: {'; '.join(plan.reasons)}"
             short = refusals.of_case("fit-size", case, message)
-            free = group.free_bytes(one.tp)
             return replace(short, wanted_bytes=round(need.must), free_bytes=free, declared=declared)
+        if uneven:
+            need, free = _tightest(plan, need)
     split: Split = "one" if one.tp == 1 else "layer" if case.engine == "llamacpp" else "tensor"
     cache = need.kv_bytes * one.tp / one.seqs
     card = None if one.expert_layers else group.card
@@ -42,12 +46,21 @@ def on_cards(ask: Question, case: Case, one: Candidate, need: Need, group: Group
         kv_bytes=need.kv_bytes,
         est=need.est,
         plain_bytes=ask.plain(case, one.kv, one.tp),
-        free_bytes=group.free_bytes(one.tp),
+        free_bytes=free,
         declared=declared,
         host_bytes=need.host_bytes,
         expert_layers=one.expert_layers,
         throughput=throughput(ask.model, ask.needs.active(case.number, case.engine), cache, card, one.tp, case.engine),
     )
+
+
+def _tightest(plan: Plan, need: Need) -> tuple[Need, int]:
+    """The need of the card that has least to spare, and what it has."""
+    card = min((f for f in plan.fits if f.scope == "device"), key=lambda f: f.budget_bytes - f.want_bytes)
+    low, high = card.want_low_bytes or card.want_bytes, card.want_high_bytes or card.want_bytes
+    weights, cache = (card.by_class.get(name, 0) for name in ("weights", "kv_cache"))
+    est = Interval(low, card.want_bytes, high, "assumed")
+    return replace(need, est=est, weights_bytes=weights, kv_bytes=cache), card.budget_bytes
 
 
 def in_ram(ask: Question, case: Case, one: Candidate) -> Choice | Refusal:
@@ -58,7 +71,7 @@ def in_ram(ask: Question, case: Case, one: Candidate) -> Choice | Refusal:
     if ask.host.ram_mib is None:
         return refusals.of_case("fit-no-device", case, "no device, and RAM is not known")
     plan = plan_of(one, ask.host, ask.facts(case), Need(Interval.exact(0), 0.0, 0, 0))
-    ram, declared = next(fit for fit in plan.fits if fit.scope == "host"), Declared(one)
+    ram, declared = next(fit for fit in plan.fits if fit.scope == "host"), Declared(one, ask.host)
     if plan.verdict != "holds":
         message = f"no device; {name} in RAM: {'; '.join(plan.reasons)}"
         code = refusals.code_of(plan)

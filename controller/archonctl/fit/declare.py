@@ -9,7 +9,8 @@ from typing import Literal
 
 from archonctl.deployment.schema import Contract, Endpoint, Engine, EngineKind, HostRef, KnobValue, ModelRef
 from archonctl.fit.values import KvServed
-from archonctl.host.profile import Card
+from archonctl.host.profile import Card, Host
+from archonctl.host.visible import visible_environment
 
 STATIC_SHARE = 0.85
 """mem-fraction-static of SGLang: the rest is for activations and graphs (its own choice lies around it)."""
@@ -38,24 +39,26 @@ class Declared:
     """A candidate with all that its declaration says; most are never asked for it."""
 
     candidate: Candidate
+    host: Host
     stated_kv_bytes: int = 0
     cards: tuple[Card, ...] = ()
 
     @property
     def endpoint(self) -> Endpoint:
-        """The declaration."""
-        return endpoint_of(self.candidate, self.stated_kv_bytes, self.cards)
+        """The declaration: on ``cards`` of the host alone."""
+        env = visible_environment(self.cards, self.host)
+        return endpoint_of(self.candidate, self.stated_kv_bytes, self.cards, env)
 
 
-def endpoint_of(one: Candidate, stated_kv_bytes: int = 0, cards: Sequence[Card] = ()) -> Endpoint:
-    """The declaration. With ``stated_kv_bytes`` vLLM is told its cache exactly, instead of a share of the card.
-
-    ``cards`` are those it is to run on, named where they are not simply the first ones.
-    """
-    env = _visible(sorted(card.index for card in cards), cards[0].maker) if cards else {}
+def endpoint_of(
+    one: Candidate, stated_kv_bytes: int = 0, cards: Sequence[Card] = (), env: Mapping[str, str] | None = None
+) -> Endpoint:
+    """The declaration. With ``stated_kv_bytes`` vLLM is told its cache exactly, instead of a share of the card."""
     return Endpoint(
         contract=Contract(seqs=one.seqs, len=one.len, kv_dtype=one.kv.dtype),
-        engine=Engine(kind=KINDS[one.engine], knobs=_knobs(one, stated_kv_bytes) | _share(one, cards), env=env),
+        engine=Engine(
+            kind=KINDS[one.engine], knobs=_knobs(one, stated_kv_bytes) | _share(one, cards), env=dict(env or {})
+        ),
         model=ModelRef(path=one.path),
         host=HostRef(),
     )
@@ -84,10 +87,3 @@ def _share(one: Candidate, cards: Sequence[Card]) -> dict[str, KnobValue]:
     shares = [card.free_mib / card.total_mib for card in cards if card.free_mib is not None]
     least = floor(min(shares, default=1.0) * 100) / 100
     return {"gpu-memory-utilization": least} if one.engine == "vllm" and 0 < least < DEFAULT_SHARE else {}
-
-
-def _visible(indices: Sequence[int], maker: Maker) -> dict[str, str]:
-    if indices == list(range(len(indices))):
-        return {}
-    name = {"amd": "HIP_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}.get(maker, "CUDA_VISIBLE_DEVICES")
-    return {name: ",".join(map(str, indices))}

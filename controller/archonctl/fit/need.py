@@ -120,4 +120,4 @@ def _sum(demands: Sequence[Demand]) -> Interval:
 
 def plan_of(one: Candidate, host: Host, facts: ModelFacts, need: Need) -> Plan:
     """The plan of the declaration that would be written, on the cards themselves."""
-    return build_plan("fit", endpoint_of(one, need.kv_bytes, host.cards), host, facts, detail=False)
+    return build_plan("fit", endpoint_of(one, need.kv_bytes), host, facts, detail=False)

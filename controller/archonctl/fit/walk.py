@@ -93,8 +93,11 @@ class _Walk:
                 self._refusals.append(refusals.of_case(code, case, need.problem[1] or need.unknown))
                 return None
             short = need.must - group.free_bytes(tp)
-            if short <= 0 and (choice := self._kept(on_cards(self._ask, case, one, need, group))):
-                return choice
+            if need.must <= group.free[0]:
+                found = on_cards(self._ask, case, one, need, group)
+                if isinstance(found, Choice):
+                    return found
+                self._refusals += [found] if short <= 0 else []
             if short > 0 and (closest is None or short < closest[0]):
                 closest = short, need, tp
         if closest:
@@ -102,7 +105,7 @@ class _Walk:
         return None
 
     def _too_large(self, case: Case, kv: KvServed, group: Group, need: Need, tp: int) -> Refusal:
-        declared = Declared(self._ask.candidate(case, kv, tp, group), need.kv_bytes)
+        declared = Declared(self._ask.candidate(case, kv, tp, group), self._ask.host, need.kv_bytes, group.cards[:tp])
         return refusals.size(case, need, group, self._ask.plain(case, kv, tp), declared)
 
     def _kept(self, found: Choice | Refusal) -> Choice | None:

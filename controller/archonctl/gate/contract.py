@@ -10,6 +10,7 @@ from archonctl.errors import ArchonError, ModelError
 from archonctl.findings import Finding, Severity
 from archonctl.gate.where import Declared
 from archonctl.host.load import load_host
+from archonctl.host.visible import visible_host
 from archonctl.memory.interval import MIB
 from archonctl.model.rad import RadManifest
 from archonctl.plan.judge import judge
@@ -30,7 +31,8 @@ def contract_findings(declared: Declared) -> list[Finding]:
     endpoint = loaded.endpoint
     try:
         with loaded.placing():
-            host, model = load_host(loaded), load_model(endpoint, network=False)
+            host = visible_host(load_host(loaded), endpoint.engine.env)
+            model = load_model(endpoint, network=False)
             forecast = adapter(endpoint.engine.kind).forecast(endpoint, host, model)
     except ModelError as err:
         message = f"the contract was not judged: {err.message} ({err.where})"

@@ -12,6 +12,7 @@ from archonctl.deployment.schema import Contract, Endpoint
 from archonctl.engines import adapter
 from archonctl.engines.base import Forecast
 from archonctl.host.profile import Host
+from archonctl.host.visible import visible_host
 from archonctl.memory.demand import Fit
 from archonctl.model.geometry import ModelFacts
 from archonctl.plan.scopes import judged_scopes, memory_notes
@@ -21,8 +22,10 @@ from archonctl.plan.values import Plan, PlanVerdict
 def judged_plan(name: str, endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = False) -> Plan:
     """Judge one declaration on one host. Touches nothing; ``detail`` adds the working and the engine's own levers.
 
-    Raises DeclarationError where the declaration contradicts itself or its engine kind has no law here.
+    Cards that the engine's variables hide from it do not count. Raises DeclarationError where the declaration
+    contradicts itself or its engine kind has no law here.
     """
+    host = visible_host(host, endpoint.engine.env)
     forecast = adapter(endpoint.engine.kind).forecast(endpoint, host, model, detail=detail)
     fits = judged_scopes(forecast, host)
     verdict, reasons = judge(endpoint.contract, forecast, fits)

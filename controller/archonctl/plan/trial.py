@@ -9,6 +9,7 @@ from archonctl.engines import adapter
 from archonctl.engines.change import Change, Variable, changed
 from archonctl.errors import DeclarationError
 from archonctl.host.profile import Host
+from archonctl.host.visible import visible_host
 from archonctl.model.geometry import ModelFacts
 from archonctl.plan.judge import judged_plan
 from archonctl.plan.values import Plan
@@ -49,4 +50,5 @@ class Trial:
 
     def variables(self) -> dict[str, Variable]:
         """What can be left free, by name."""
-        return dict(adapter(self.endpoint.engine.kind).variables(self.endpoint, self.host))
+        seen = visible_host(self.host, self.endpoint.engine.env)
+        return dict(adapter(self.endpoint.engine.kind).variables(self.endpoint, seen))

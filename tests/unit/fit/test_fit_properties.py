@@ -8,7 +8,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from archonctl.catalogue import CatalogueModel, load_catalogue
-from archonctl.fit.cards import groups, host_with
 from archonctl.fit.declare import Candidate
 from archonctl.fit.kv_quants import known_quants, served
 from archonctl.fit.need import need_of
@@ -125,23 +124,19 @@ def test_a_plan_of_the_declaration_says_what_the_fit_said(
     found = verdict(model, on, ask)
     needs = Needs(model)
     if found.chosen:
-        assert _planned(found, needs, model, on, found.chosen.tp) == "holds"
+        assert _planned(found, needs, model, on) == "holds"
     for refusal in found.refusals:
         if refusal.declared and refusal.endpoint:
-            group = groups(on)
-            tp = refusal.declared.candidate.tp
-            beside = host_with(on, group[0].cards[:tp]) if group else on
             number = next(i for i, quant in enumerate(model.quants) if quant.name == refusal.quant)
-            plan = build_plan("fit", refusal.endpoint, beside, needs.facts(number, refusal.engine), detail=False)
+            plan = build_plan("fit", refusal.endpoint, on, needs.facts(number, refusal.engine), detail=False)
             assert plan.verdict in ("short", "unknown"), refusal.message
 
 
-def _planned(found: FitResult, needs: Needs, model: CatalogueModel, on: Host, tp: int) -> str:
+def _planned(found: FitResult, needs: Needs, model: CatalogueModel, on: Host) -> str:
     assert found.chosen
     number = next(i for i, quant in enumerate(model.quants) if quant.name == found.chosen.quant)
-    beside = host_with(on, groups(on)[0].cards[:tp]) if on.cards else on
     facts = needs.facts(number, found.chosen.engine)
-    return build_plan("fit", found.chosen.endpoint, beside, facts, detail=False).verdict
+    return build_plan("fit", found.chosen.endpoint, on, facts, detail=False).verdict
 
 
 def test_a_card_at_exactly_the_estimate_fits_and_one_below_does_not() -> None:

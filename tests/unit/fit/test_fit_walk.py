@@ -115,8 +115,23 @@ def test_the_freer_card_is_taken_and_named_and_vllm_asks_for_no_more_than_is_fre
     host = Host(cards=(card(0, free=2_000), card(1, free=20_000)))
     found = ask("qwen3-14b", host, quants=("FP8",))
     assert found.chosen
-    assert found.chosen.endpoint.engine.env == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert found.chosen.endpoint.engine.env == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     assert found.chosen.endpoint.engine.knobs["gpu-memory-utilization"] == 0.83
+
+
+def test_one_card_of_several_is_named_so_that_no_engine_spreads_over_the_others(ask: Question) -> None:
+    found = ask("qwen3-14b", card_host("T4x2"), tp=1)
+    assert found.chosen
+    assert (found.chosen.engine, found.chosen.tp) == ("llamacpp", 1)
+    assert found.chosen.endpoint.engine.env["CUDA_VISIBLE_DEVICES"] == "0"
+    assert ask("qwen3-14b", card_host("T4x2"), tp=2).chosen.endpoint.engine.env == {}  # type: ignore[union-attr]
+
+
+def test_layers_that_the_tightest_card_need_not_hold_are_left_to_the_plan(ask: Question) -> None:
+    cards = tuple(card(i, 32_112, free) for i, free in enumerate((None, 14_738, None)))
+    found = ask("qwen2.5-72b", Host(cards=cards), seqs=8, len=16, tp=3, engine="llamacpp", kv_quant="q5_1")
+    assert found.chosen
+    assert found.chosen.est.best <= found.chosen.free_bytes
 
 
 def test_more_cards_than_there_are_or_heads_that_do_not_divide_cannot_be_had(
