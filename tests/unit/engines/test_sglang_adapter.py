@@ -79,6 +79,16 @@ def test_a_card_less_the_weights_is_a_range_around_what_the_share_leaves() -> No
     assert build_plan("e", endpoint({"mem-fraction-static": 0.85}), card(), llama()).verdict == "holds"
 
 
+def test_the_share_is_of_what_is_free_before_the_load_on_the_tightest_card() -> None:
+    share = endpoint({"mem-fraction-static": 0.85, "tp-size": 2})
+    pair = card(count=2)
+    tight = pair.cards[1].model_copy(update={"free_mib": 40_960})
+    found = forecast(share, pair.model_copy(update={"cards": (pair.cards[0], tight)}))
+    assert found.kv_tokens
+    left = (40 - 0.6) * GIB * 0.85 - 8 * GIB
+    assert found.kv_tokens.best == pytest.approx(left / (TOKEN_BYTES / 2), abs=2)
+
+
 def test_weights_that_leave_nothing_are_short() -> None:
     plan = build_plan("e", endpoint({"mem-fraction-static": 0.85}), card(16_384), llama())
     assert plan.verdict == "short"

@@ -1,8 +1,8 @@
 """SGLang's pool in tokens for one declaration: from a boot that was seen, else from the card less the weights.
 
-``--mem-fraction-static`` is the share of a card for weights and pools together; what it leaves is the pools'
-(``profile_max_num_token`` in srt/model_executor/model_runner.py). Without one SGLang chooses a share by itself, which
-is not known here: then only a boot tells.
+``--mem-fraction-static`` is the share, of what the tightest card has free before the load, for weights and pools
+together; what it leaves is the pools' (``_profile_available_bytes`` in srt/model_executor, 0.5.12). Without one SGLang
+chooses a share by itself, which is not known here: then only a boot tells.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _pool(
     elif weights is None:
         reasons.append("the weights are not there to count")
     else:
-        return _blind(settings, min(card.total_mib for card in cards), weights, each, model)
+        return _blind(settings, min(map(_free_mib, cards)), weights, each, model)
     return Pool(None, "; ".join(reasons))
 
 
@@ -134,6 +134,12 @@ def _seen(
         return None, f"the boot of {boot.source} had another dtype or number of requests, and names no kv_gib"
     size = Interval.rounded(boot.kv_gib, GIB, "log")
     return Pool(_tokens(size, settings, each, model), f"the {boot.kv_gib} GiB of the boot of {boot.source}", size), ""
+
+
+def _free_mib(card: Card) -> int:
+    """What is free of a card before SGLang starts: all but what the host profile says where that is not known."""
+    free = card.total_mib - card.outside_mib if card.free_mib is None else card.free_mib
+    return max(0, min(free, card.total_mib))
 
 
 def _blind(settings: Settings, card_mib: int, weights: Interval, each: Rates, model: ModelFacts | None) -> Pool:
@@ -244,7 +250,7 @@ def _cards(
             card.index,
             card.name,
             card.total_mib,
-            card.total_mib * settings.fraction if settings.fraction else None,
+            _free_mib(card) * settings.fraction if settings.fraction else None,
             weights.best / MIB if weights else None,
             held,
             needed,
