@@ -6,8 +6,9 @@ import errno
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -18,6 +19,9 @@ from archonctl.observe.board import Board
 from archonctl.observe.endpoint_look import exporter_sample
 from archonctl.observe.expose import BoardCollector
 from archonctl.service.install import shipped
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
 
 IDLE_S = 10.0
 """How long a client may take over its request: a scrape is one line and a few headers."""
@@ -64,18 +68,26 @@ def text(board: Board) -> str:
     return generate_latest(registry(board)).decode("utf-8")
 
 
+def serving(board: Board, host: str, port: int) -> AbstractContextManager[int]:
+    """The board over HTTP while the context lasts. Raises HostRefusal ``port-in-use``, ``listen-unavailable``."""
+    return serving_app(make_wsgi_app(registry(board)), host, port, "--listen")
+
+
 @contextmanager
-def serving(board: Board, host: str, port: int) -> Iterator[int]:
-    """A server that answers while the context lasts. Raises HostRefusal ``port-in-use``, ``listen-unavailable``."""
+def serving_app(app: WSGIApplication, host: str, port: int, option: str) -> Iterator[int]:
+    """A server that answers while the context lasts; gives its port. ``option`` is what names another one.
+
+    Raises HostRefusal ``port-in-use``, ``listen-unavailable``.
+    """
     kind = _Server6 if ":" in host else _Server
     try:
-        server = make_server(host, port, make_wsgi_app(registry(board)), kind, _Handler)
+        server = make_server(host, port, app, kind, _Handler)
     except OSError as err:
         code = "port-in-use" if err.errno == errno.EADDRINUSE else "listen-unavailable"
         why = f"{host} port {port}: {err.strerror or err}"
-        raise HostRefusal(code, why, hint="choose another with --listen ADDRESS:PORT") from None
+        raise HostRefusal(code, why, hint=f"choose another with {option} ADDRESS:PORT") from None
     with server:
-        thread = threading.Thread(target=server.serve_forever, name="scrapes", daemon=True)
+        thread = threading.Thread(target=server.serve_forever, name="http", daemon=True)
         thread.start()
         try:
             yield server.server_port

@@ -95,6 +95,7 @@ VERBS = {
     "history",
     "history-entry",
     "compare",
+    "report",
     "drift",
     "logs",
     "failures",
