@@ -52,6 +52,7 @@ VERBS: dict[str, str] = {
     "status": "every installed endpoint: unit, release, verdict, age, restarts, contract",
     "history": "what became of each release of an installed endpoint; its whole record as JSON lines or CSV",
     "compare": "what changed between two releases: knobs, image, model, plan, boot ledger, verdict, throughput",
+    "report": "one page to read: memory map, contract and capacity over releases, evidence, findings, timeline",
     "drift": "what runs against its release and against what it was verified on",
     "logs": "the journal of an installed endpoint's running start",
     "probe": "verify a running endpoint by its boot ledger and by real full-height requests",
