@@ -101,8 +101,10 @@ def verify_installed(
     release = load_release(EndpointState(place.state, name).releases / CURRENT)
     unit = f"archon@{name}.service"
     state = show(unit, user=place.user)
-    if not state.main_pid and not state.exit_code:
-        why = f"{unit} is {state.active or 'not known to systemd'}: there is no engine to ask"
+    waits = state.sub.startswith("auto-restart")
+    if state.ended or waits or (not state.main_pid and not state.exit_code):
+        what = "between two tries" if waits else state.active or "not known to systemd"
+        why = f"{unit} is {what}: there is no engine to ask"
         raise NoEvidence("unit-not-running", why, hint=f"systemctl start {unit}")
     with contextlib.suppress(OSError):
         place.refusal(name).unlink(missing_ok=True)
@@ -234,6 +236,7 @@ class _Judge:
                 limits,
                 model_bytes=model_bytes,
                 remarks=lambda: reader.result().remarks,
+                is_whole=lambda: reader.result().is_whole,
                 where=f"the journal of {self.unit}",
                 on_event=lambda event: say(event.phase, event.text, event.fraction, progress=event.progress),
             )

@@ -1,0 +1,147 @@
+"""The timer that verifies an endpoint again, on a real systemd with a real llama-server: what it does, and whom it calls."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.sdbox.box import Box, equip, install
+
+pytestmark = [pytest.mark.systemd, pytest.mark.engine]
+
+CLI = Path(sys.executable).with_name("archonctl")
+UNIT, AGAIN, TIMER = "archon@again.service", "archon-verify@again.service", "archon-verify@again.timer"
+DECLARATION = """
+[contract]
+seqs = 2
+len = 512
+[engine]
+kind = "llamacpp"
+version = "b11434"
+binary = "/srv/again/llama-server"
+knobs = { threads = 1 }
+[model]
+path = "/srv/again/model.gguf"
+[service]
+user = "archon"
+listen = "127.0.0.1:18220"
+load_timeout_s = 60
+"""
+# The unit's own "15 minutes after boot", without the wait.
+QUICK = "[Timer]\nOnBootSec=1s\nRandomizedDelaySec=0\n"
+OTHERS = """
+import json, urllib.request
+body = json.dumps({"prompt": "a", "n_predict": 300, "ignore_eos": True}).encode()
+while True:
+    request = urllib.request.Request("http://127.0.0.1:18220/completion", body, {"Content-Type": "application/json"})
+    urllib.request.urlopen(request, timeout=30).read()
+"""
+
+
+@pytest.fixture(scope="module")
+def running(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
+    """The box with an endpoint that was applied and holds."""
+    install(box, CLI)
+    equip(box, repository, llama_server, "/srv/again")
+    box.put("/etc/archon/again.toml", DECLARATION)
+    done = box.run("/usr/bin/archonctl", "apply", "/etc/archon/again.toml", "--yes", timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"it is not verified again by itself: systemctl enable --now {TIMER}" in done.stdout
+    yield box
+    box.run("systemctl", "disable", "--now", TIMER)
+    box.run("systemctl", "stop", "others", AGAIN, UNIT)
+    box.run("rm", "-rf", f"/etc/systemd/system/{TIMER}.d", f"/etc/systemd/system/{UNIT}.d", "/srv/again")
+    box.run(CLI, "install", "--uninstall", timeout=60)
+
+
+def verdict(box: Box) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(box("cat", "/run/archon/again.verdict.json"))
+    return found
+
+
+def rechecked(box: Box) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(box.run("/usr/bin/archonctl", "status", "--json").stdout)
+    recheck: dict[str, Any] = found["endpoints"][0]["recheck"]
+    return recheck
+
+
+def metric(box: Box, name: str) -> float:
+    lines = box("/usr/bin/archonctl", "exporter", "--once", timeout=60).splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f'{name}{{endpoint="again"}}'))
+
+
+def eventually(look: Callable[[], object], wanted: object, box: Box) -> None:
+    end = time.monotonic() + 90
+    while (found := look()) != wanted:
+        said = box("journalctl", "-u", AGAIN, "-n", "30", "-o", "cat", "--no-pager")
+        assert time.monotonic() < end, f"{found!r}, wanted {wanted!r}\n{said}"
+        time.sleep(0.5)
+
+
+def called(box: Box) -> bool:
+    """True if archon-failed@ ran."""
+    return "is not serving as promised" in box("journalctl", "-u", "archon-failed@again", "-o", "cat", "--no-pager")
+
+
+def test_enabled_it_verifies_after_boot_and_the_evidence_is_young_again(running: Box) -> None:
+    assert rechecked(running) == {"word": "off", "ran_at": None, "exit": None}
+    before, pid = metric(running, "archon_verdict_timestamp_seconds"), running.show(UNIT, "MainPID")
+    running.put(f"/etc/systemd/system/{TIMER}.d/quick.conf", QUICK)
+    running("systemctl", "daemon-reload")
+    running("systemctl", "enable", "--now", TIMER)
+    eventually(lambda: verdict(running)["depth"], "admission", running)
+    eventually(lambda: rechecked(running)["exit"], 0, running)
+    found = rechecked(running)
+    assert (found["word"], verdict(running)["verdict"]) == ("on", "holds")
+    assert found["ran_at"] > before
+    assert metric(running, "archon_verdict_timestamp_seconds") > before
+    assert metric(running, "archon_evidence_age_seconds") < time.time() - before
+    assert running.show(UNIT, "MainPID") == pid
+    assert "OnCalendar" in running("systemctl", "show", TIMER, "-p", "TimersCalendar")
+    stored = running("ls", "/var/lib/archon/again/verdicts/" + running("readlink", "/var/lib/archon/again/releases/current"))
+    assert len(stored.splitlines()) >= 2, "the verdict is not kept"
+    assert "again" in running.run("/usr/bin/archonctl", "status").stdout
+    assert not called(running)
+
+
+def test_it_waits_while_others_use_the_engine(running: Box) -> None:
+    before = verdict(running)["at"]
+    running.put("/srv/again/others.py", OTHERS)
+    running("systemd-run", "--unit=others", "/usr/bin/python3", "-I", "/srv/again/others.py")
+    time.sleep(0.5)
+    running("systemctl", "start", "--no-block", AGAIN)
+    look = "journalctl", "-u", AGAIN, "-o", "cat", "--no-pager", "-n", "5"
+    eventually(lambda: "requests of others to end" in running(*look) or None, True, running)
+    assert running.show(AGAIN, "ActiveState") == {"ActiveState": "activating"}
+    assert (verdict(running)["at"], rechecked(running)["exit"]) == (before, None)
+    running("systemctl", "stop", "others")
+    eventually(lambda: verdict(running)["at"] > before, True, running)
+    eventually(lambda: running.show(AGAIN, "ActiveState", "Result")["Result"], "success", running)
+
+
+def test_an_endpoint_that_was_stopped_calls_nobody(running: Box) -> None:
+    running("systemctl", "stop", UNIT)
+    done = running.run("systemctl", "start", AGAIN, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert running.show(AGAIN, "ExecMainStatus", "Result") == {"ExecMainStatus": "3", "Result": "success"}
+    assert not called(running)
+    assert running.show(UNIT, "ActiveState") == {"ActiveState": "inactive"}
+
+
+def test_a_broken_contract_calls(running: Box, repository: Path) -> None:
+    path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
+    words = ["/etc/archon/again.toml", "--ctx-size", "512"]
+    running("env", path, sys.executable, "-m", "support.place_release", *words)
+    running.put(f"/etc/systemd/system/{UNIT}.d/50-unasked.conf", "[Service]\nExecStartPost=\n")
+    running("systemctl", "daemon-reload")
+    running("systemctl", "restart", UNIT, timeout=120)
+    done = running.run("systemctl", "start", AGAIN, timeout=150)
+    assert done.returncode == 1
+    eventually(lambda: rechecked(running)["exit"], 1, running)
+    eventually(lambda: called(running), True, running)
