@@ -21,6 +21,7 @@ HEADROOM = 0.15
 class Demand:
     """Bytes wanted by one class of memory in one scope. ``card`` is the device index; None: each card, or the host.
 
+    ``droppable`` bytes are mapped from a file: the kernel may let go of some and read them again.
     ``resident`` bytes are loaded already, so they are missing from what is free now. ``pinned`` bytes are locked in
     RAM and count against RLIMIT_MEMLOCK too.
     """
@@ -37,6 +38,7 @@ class Demand:
     """The ends, where ``bytes`` is an estimate; None where it is exact."""
     resident: bool = False
     pinned: bool = False
+    droppable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class Fit:
         classes = ", ".join(f"{cls} {_mib_up(size):,}" for cls, size in sorted(self.by_class.items(), key=_largest))
         if self.verdict == "unknown":
             message += f"; the estimate begins at {_mib_up(self.want_low_bytes):,} MiB, so it may fit"
+            if self.want_low_bytes > self.budget_bytes:
+                message += " where nothing is kept free, and read the file again and again"
             return Finding("memory-unknown", "warning", message, fix=f"MiB by class: {classes}")
         return Finding("memory-short", "error", message, fix=f"MiB by class: {classes}")
 
@@ -120,7 +124,8 @@ def fit(
     Unknown capacity is neither full nor empty: the verdict is "unknown" and the caller proceeds and says so.
     Free memory that is known already lacks what is resident, so resident demands are not counted again; where it is
     unknown the total is the measure, and they are. Pinned demands must also fit into what may be locked. It is too big
-    only where the low ends of the demands are, and fits only where their best estimates do.
+    only where the low ends of the demands are, and fits only where their best estimates do. What is droppable may be
+    where headroom was to be kept: then it may fit, and may be slow.
     Raises ValueError if ``headroom`` is outside [0, 1), or for a demand of fewer than 0 bytes.
     """
     if not 0 <= headroom < 1:
@@ -138,7 +143,8 @@ def fit(
     available = capacity.free_bytes if capacity.free_known else capacity.total_bytes
     reason = "judged by free memory" if capacity.free_known else "free memory is unknown, judged by the total"
     if capacity.ceiling_bytes is None:
-        return _judged(counted, scope, card, int(available * (1 - headroom)), headroom, reason)
+        budget = int(available * (1 - headroom))
+        return _judged(counted, scope, card, budget, headroom, reason, available - budget)
     budget = min(available, capacity.ceiling_bytes)
     kept = 1 - budget / available if available else 0.0
     reason = reason if budget < capacity.ceiling_bytes else "the engine's own share of it"
@@ -146,13 +152,15 @@ def fit(
 
 
 def _judged(
-    counted: Sequence[Demand], scope: Scope, card: int | None, budget: int, headroom: float, reason: str
+    counted: Sequence[Demand], scope: Scope, card: int | None, budget: int, headroom: float, reason: str, kept: int = 0
 ) -> Fit:
+    """``kept`` are the bytes of the headroom."""
     by_class = _by_class(counted)
     want = sum(by_class.values())
     low = sum(d.bytes if d.low_bytes is None else min(d.bytes, d.low_bytes) for d in counted)
     high = sum(d.bytes if d.high_bytes is None else max(d.bytes, d.high_bytes) for d in counted)
-    verdict: FitVerdict = "fits" if want <= budget else "too_big" if low > budget else "unknown"
+    least = low - min(kept, sum(d.bytes for d in counted if d.droppable))
+    verdict: FitVerdict = "fits" if want <= budget else "too_big" if least > budget else "unknown"
     return Fit(scope, verdict, want, budget, budget - want, headroom, by_class, reason, card, low, high)
 
 

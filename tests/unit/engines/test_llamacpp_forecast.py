@@ -18,7 +18,7 @@ from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import fit
 from archonctl.memory.interval import MIB
 from archonctl.model.geometry import Geometry, Layer, ModelFacts, TensorBytes
-from archonctl.plan.judge import judge
+from archonctl.plan.judge import judge, judged_plan
 
 ADAPTER = adapter("llamacpp")
 LAYERS = tuple(Layer(i, "full", 8, 128, 128, 1024, 1024) for i in range(32))
@@ -139,6 +139,15 @@ def test_short_ram_gives_back_caches_then_precision_then_the_promise() -> None:
     assert 0 < int(first.set["engine.knobs.cache-ram"]) < 8192
     assert second.set == {"contract.kv_dtype": "q8_0", "engine.knobs.cache-ram": 0}
     assert second.costs == "some precision of the cache"
+
+
+def test_caches_that_only_grow_while_serving_leave_a_small_machine_unknown_not_short() -> None:
+    """A small machine boots with the default limit of 8 GiB, and may be killed later
+    (https://github.com/ggml-org/llama.cpp/issues/27725)."""
+    plan = judged_plan("e", endpoint(), Host(ram_mib=16_384, available_mib=14_000), LLAMA)
+    assert plan.verdict == "unknown"
+    assert "ddr_cache" in plan.reasons[0]
+    assert plan.fits[0].want_low_bytes < plan.fits[0].budget_bytes
 
 
 def test_very_short_ram_takes_a_smaller_dtype_or_a_smaller_promise() -> None:

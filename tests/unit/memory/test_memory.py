@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,3 +152,13 @@ def test_no_byte_is_lost_between_the_cards_and_every_verdict_follows_its_numbers
         if each.verdict != "unknown":
             assert each.margin_bytes == each.budget_bytes - each.want_bytes
             assert (each.verdict == "fits") == (each.margin_bytes >= 0)
+
+
+@pytest.mark.parametrize(("mapped", "verdict"), [(85, "fits"), (86, "unknown"), (100, "unknown"), (101, "too_big")])
+def test_pages_of_a_file_may_lie_where_headroom_was_to_be_kept(mapped: int, verdict: str) -> None:
+    asked = Demand("weights", "host", "", mapped * MIB, droppable=True)
+    seen = fit([asked], "host", Capacity(100 * MIB, known=True), 0.15)
+    assert seen.verdict == verdict
+    assert seen.want_low_bytes == mapped * MIB
+    own = fit([replace(asked, droppable=False)], "host", Capacity(100 * MIB, known=True), 0.15)
+    assert own.verdict == ("fits" if mapped == 85 else "too_big")

@@ -43,7 +43,7 @@ def as_loaded(demands: Iterable[Demand], knobs: DeclaredKnobs) -> list[Demand]:
     own = knobs.switch("no-mmap", False) or not knobs.switch("mmap", True) or mode in _READ
     how = "locked in RAM" if locked else "read into RAM" if own else "mapped: the kernel may drop and read them again"
     return [
-        replace(demand, detail=f"{demand.detail}, {how}", pinned=locked)
+        replace(demand, detail=f"{demand.detail}, {how}", pinned=locked, droppable=not (locked or own))
         if demand.scope == "host" and demand.cls == "weights"
         else demand
         for demand in demands

@@ -228,12 +228,12 @@ def compute_demand(bounds: Interval) -> Demand:
 
 
 def ram_cache_demands(settings: Settings, checkpoint: int) -> list[Demand]:
-    """Caches that grow while the server runs, at the limit that it is allowed (not what it takes at boot)."""
+    """Caches that grow while the server runs, at the limit that they are allowed; the low end is at boot: nothing."""
     found: list[Demand] = []
     if settings.cache_ram_mib > 0:
         size = settings.cache_ram_mib * MIB
-        found.append(Demand("ddr_cache", "host", "", size, "prompt cache, limit (cache-ram)", "declared"))
+        found.append(Demand("ddr_cache", "host", "", size, "prompt cache, limit (cache-ram)", "declared", None, 0))
     if limit := checkpoint * settings.checkpoints * settings.kv.n_seq_max:
         text = f"context checkpoints, limit ({settings.checkpoints} a slot, {checkpoint / MIB:,.1f} MiB each)"
-        found.append(Demand("ddr_cache", "host", "", limit, text))
+        found.append(Demand("ddr_cache", "host", "", limit, text, "computed", None, 0))
     return found
