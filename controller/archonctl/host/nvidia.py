@@ -90,13 +90,22 @@ def _ask(read: Reader, ram: Ram, nvml: Nvml, found: list[Card]) -> None:
 
 
 def _card(read: Reader, ram: Ram, nvml: Nvml, index: int, driver: str) -> Card | None:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    name = _text(nvml.nvmlDeviceGetName(handle))
+    whole = nvml.nvmlDeviceGetHandleByIndex(index)
+    name = _text(nvml.nvmlDeviceGetName(whole))
     place = f"NVML card {index} ({name})"
+    handle: object = whole
+    if _is_divided(nvml, whole):
+        slices = _slices(nvml, whole)
+        if not slices:
+            read.refuse(place, "is divided (MIG) and has no slice that can be read: no program gets any of it")
+            return None
+        what = "a program gets one of them, the first unless CUDA_VISIBLE_DEVICES names another"
+        read.note(place, f"is divided (MIG) into {len(slices)} slices; {what}, and its memory is what counts here")
+        handle, name = slices[0], _text(nvml.nvmlDeviceGetName(slices[0]))
     try:
         memory = _memory(nvml, handle)
     except nvml.NVMLError as err:
-        return _unified(read, ram, index, name, driver, _target(nvml, handle), f"{place}: {err}")
+        return _unified(read, ram, index, name, driver, _target(nvml, whole), f"{place}: {err}")
     if memory.total < MIB or memory.total // MIB > MAX_CARD_MIB:
         read.refuse(place, f"{memory.total:,} bytes is no card's memory; the card is left out")
         return None
@@ -107,7 +116,6 @@ def _card(read: Reader, ram: Ram, nvml: Nvml, index: int, driver: str) -> Card |
     if free is not None and not 0 <= free <= memory.total:
         read.refuse(place, f"{free:,} bytes free of {memory.total:,}; free memory is unknown")
         free = None
-    _note_slices(read, nvml, handle, place)
     return Card(
         index=index,
         name=name,
@@ -115,9 +123,9 @@ def _card(read: Reader, ram: Ram, nvml: Nvml, index: int, driver: str) -> Card |
         free_mib=None if free is None else min(free, total) // MIB,
         installed_mib=memory.total // MIB,
         maker="nvidia",
-        target=_target(nvml, handle),
+        target=_target(nvml, whole),
         driver=driver,
-        pci=_text(nvml.nvmlDeviceGetPciInfo(handle).busId),
+        pci=_address(nvml, whole),
     )
 
 
@@ -161,13 +169,29 @@ def _unified(read: Reader, ram: Ram, index: int, name: str, driver: str, target:
     )
 
 
-def _note_slices(read: Reader, nvml: Nvml, handle: object, place: str) -> None:
+def _is_divided(nvml: Nvml, handle: object) -> bool:
     try:
-        is_sliced = nvml.nvmlDeviceGetMigMode(handle)[0] == 1
+        return bool(nvml.nvmlDeviceGetMigMode(handle)[0] == 1)
     except (AttributeError, nvml.NVMLError):
-        return
-    if is_sliced:
-        read.note(place, "is divided (MIG): a program gets a slice, not this memory")
+        return False
+
+
+def _slices(nvml: Nvml, handle: object) -> list[object]:
+    """Handles of the MIG devices of a card, in the order in which CUDA counts them; places may be empty."""
+    found: list[object] = []
+    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
+        except nvml.NVMLError:
+            continue
+    return found
+
+
+def _address(nvml: Nvml, handle: object) -> str:
+    try:
+        return _text(nvml.nvmlDeviceGetPciInfo(handle).busId)
+    except nvml.NVMLError:
+        return ""
 
 
 def _text(value: str | bytes) -> str:

@@ -30,6 +30,8 @@ class FakeNvml:
     has_v2: bool = True
     fails: str = ""
     is_sliced: bool = False
+    slices: Mapping[int, int] = field(default_factory=dict)
+    """Places that are taken, and the card of ``cards`` that lies there."""
     is_shut: bool = False
     nvmlMemory_v2 = 33554472  # noqa: N815
     NVMLError = NVMLError
@@ -77,6 +79,14 @@ class FakeNvml:
         if not self.is_sliced:
             raise NVMLError("Not Supported")
         return 1, 1
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: int) -> int:  # noqa: N802
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, place: int) -> int:  # noqa: N802
+        if place not in self.slices:
+            raise NVMLError("Not Found")
+        return self.slices[place]
 
 
 H200 = {"total": 143_771 * MIB, "free": 143_000 * MIB, "reserved": 614 * MIB}
@@ -167,8 +177,19 @@ def test_a_card_that_tells_no_memory_and_is_not_known_to_have_none_is_left_out(t
     assert any("the card is left out" in note for note in host.notes)
 
 
-def test_a_divided_card_is_said_to_be_one(tmp_path: Path) -> None:
-    assert any("MIG" in note for note in detect(tmp_path, FakeNvml([H200], is_sliced=True)).notes)
+def test_of_a_divided_card_a_program_gets_a_slice(tmp_path: Path) -> None:
+    part = {"name": "NVIDIA H200 MIG 3g.71gb", "total": 71_000 * MIB, "free": 70_900 * MIB}
+    nvml = FakeNvml([H200, part], is_sliced=True, slices={2: 1, 5: 1})
+    nvml.nvmlDeviceGetCount = lambda: 1  # type: ignore[method-assign]  # slices are not counted as devices
+    host = detect(tmp_path, nvml)
+    assert [(card.name, card.total_mib, card.free_mib) for card in host.cards] == [(part["name"], 71_000, 70_900)]
+    assert any("into 2 slices" in note for note in host.notes)
+
+
+def test_a_divided_card_without_a_slice_is_no_card(tmp_path: Path) -> None:
+    host = detect(tmp_path, FakeNvml([H200], is_sliced=True))
+    assert host.cards == ()
+    assert any(note.startswith("host-figure-refused NVML card 0 (NVIDIA H200): is divided") for note in host.notes)
 
 
 def test_another_machines_files_never_ask_the_driver_of_this_one(tmp_path: Path) -> None:
