@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -21,15 +22,17 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def serve(port: int, delay_s: float, die_after_s: float | None) -> None:
-    """Health 503 until ``delay_s`` has passed, then 200."""
-    began = time.monotonic()
+def serve(port: int, delay_s: float, die_after_s: float | None, late_s: float | None) -> None:
+    """Health 503 until ``delay_s`` has passed, then 200; a last line only ``late_s`` after the first answer of 200."""
+    began, late = time.monotonic(), [late_s] if late_s is not None else []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             ready = time.monotonic() - began >= delay_s
             self.send_response(200 if ready else 503)
             self.end_headers()
+            if ready and late:
+                threading.Timer(late.pop(), say, ("the last line",)).start()
             self.wfile.write(b'{"status":"ok"}' if ready else b'{"error":{"message":"Loading model"}}')
 
         def log_message(self, *args: object) -> None:
@@ -38,8 +41,6 @@ def serve(port: int, delay_s: float, die_after_s: float | None) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     say(f"listening on http://127.0.0.1:{port}")
     if die_after_s is not None:
-        import threading
-
         threading.Timer(die_after_s, lambda: os._exit(9)).start()
     server.serve_forever()
 
@@ -51,6 +52,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--die-after", type=float)
+    parser.add_argument("--late", type=float)
     args = parser.parse_args()
     if args.behaviour == "crash":
         say("loading")
@@ -78,13 +80,13 @@ def main() -> int:
                     time.sleep(1000)
                 os._exit(0)
         say("has a family")
-        serve(args.port, args.delay, args.die_after)
+        serve(args.port, args.delay, args.die_after, args.late)
     if args.behaviour == "flood":
         block = b"".join(b"line %d of a flood of words that nobody reads\n" % n for n in range(20000))
         if os.fork() == 0:
             while True:
                 os.write(2, block)
-        serve(args.port, args.delay, args.die_after)
+        serve(args.port, args.delay, args.die_after, args.late)
     if args.behaviour == "closed":
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the rest of this process
         os.close(1)
@@ -96,7 +98,7 @@ def main() -> int:
         say("listening, not answering")
         time.sleep(1000)
         listener.close()
-    serve(args.port, args.delay, args.die_after)
+    serve(args.port, args.delay, args.die_after, args.late)
     return 0
 
 

@@ -63,7 +63,7 @@ class Lines:
         self.lines.append(line)
 
     def result(self) -> BootLedger:
-        return BootLedger("llamacpp", lines_read=len(self.lines))
+        return BootLedger("llamacpp", lines_read=len(self.lines), ready_line=len(self.lines))
 
 
 def fake_rooms(

@@ -53,6 +53,11 @@ class BootLedger:
     boots: int = 1
     """Boots seen in this log; the figures are those of the last one."""
 
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing that a sound boot prints is still to come: it serves by its own word, or all was said."""
+        return bool(self.ready_line) or bool(self.figures and not self.missing)
+
     def get(self, name: str) -> Interval | None:
         """The value of a figure, or None if it was not seen."""
         reading = self.figures.get(name)

@@ -25,6 +25,9 @@ from archonctl.service.logtail import LogSource
 TAIL_LINES = 20
 DRAIN_S = 30.0
 """A log is waited for so long: on a busy machine the journal lags behind an engine that serves already."""
+LAG_S = 5.0
+"""An engine that serves may so long have lines in hand that it has not written: llama-server logs from a thread of its
+own, and answers /health before that thread has had its turn."""
 MIB = 1024 * 1024
 
 HealthWord = Literal["ready", "loading", "refused", "silent"]
@@ -199,6 +202,13 @@ class Tail:
         self.source.skip_to_end()
         self.pump()
 
+    def wait(self, done: Callable[[], bool], limit_s: float) -> None:
+        """Read on until ``done``, for at most ``limit_s``."""
+        end = time.monotonic() + limit_s
+        while not done() and time.monotonic() < end:
+            if not self.pump():
+                time.sleep(0.05)
+
     def tail(self) -> list[str]:
         """The last lines, an unfinished one included."""
         rest = self.source.rest().strip()
@@ -245,14 +255,16 @@ def follow(
     *,
     model_bytes: int | None = None,
     remarks: Callable[[], Sequence[Remark]] = tuple,
+    is_whole: Callable[[], bool] = lambda: True,
     where: str = "",
     on_event: OnEvent = ignore,
     began: float | None = None,
 ) -> Boot:
     """Wait until the engine is ready, feeding ``sink`` with every line of its log.
 
-    ``remarks`` gives what the ledger has noticed so far, ``where`` is the log for people, ``began`` a monotonic
-    time that the events count from. Raises EngineExited, EngineNotReady.
+    ``remarks`` gives what the ledger has noticed so far, ``is_whole`` tells that it lacks nothing: until then the log
+    of an engine that serves is waited for a little. ``where`` is the log for people, ``began`` a monotonic time that
+    the events count from. Raises EngineExited, EngineNotReady.
     """
     tail, progress = Tail(log, sink), Progress(engine, log, model_bytes)
     start = time.monotonic()
@@ -278,6 +290,7 @@ def follow(
         time.sleep(0.05 if now - start < 2 else 0.2)
     ready_s = time.monotonic() - start
     tail.drain(0.3, DRAIN_S)  # engines write their log from a thread of its own, a little behind
+    tail.wait(lambda: is_whole() or engine.poll() is not None, LAG_S)
     return Boot(ready_s, tail.lines, log.skipped_bytes)
 
 

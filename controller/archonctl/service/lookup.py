@@ -13,6 +13,7 @@ from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import HostRefusal, NoEvidence
 from archonctl.ledger.values import BootLedger
 from archonctl.service import procfs
+from archonctl.service.follow import LAG_S
 from archonctl.service.place import SYSTEM, Place
 from archonctl.service.state import EndpointState, Running, argv_digest, state_dir, stop_process
 
@@ -117,7 +118,8 @@ def ledger_of_running(
 ) -> tuple[BootLedger | None, str]:
     """The boot ledger of what runs, and where it came from in words; None where there is no log to read.
 
-    ``log`` is a file that is read instead. Raises UsageError ``ledger-unreadable`` for one that cannot be.
+    A log that lacks something is waited for a little: an engine may serve before it has written all. ``log`` is a
+    file that is read instead. Raises UsageError ``ledger-unreadable`` for one that cannot be.
     """
     from archonctl.ledger.reader import LedgerReader, read_ledger
 
@@ -127,13 +129,18 @@ def ledger_of_running(
     running = find_running(EndpointState(state_dir(environ), loaded.name))
     if running is None:
         return None, f"none: nothing of {loaded.name} that archonctl up started is running; give a log with --log FILE"
-    try:
-        text = boot_log(running)
-    except NoEvidence as err:
-        return None, f"none: {err.message} ({running.log})"
-    reader = LedgerReader(engine.kind, engine.version)
-    reader.feed_block(text)
-    return reader.result(), running.log or f"the journal of {running.unit}"
+    end = time.monotonic() + LAG_S
+    while True:
+        try:
+            text = boot_log(running)
+        except NoEvidence as err:
+            return None, f"none: {err.message} ({running.log})"
+        reader = LedgerReader(engine.kind, engine.version)
+        reader.feed_block(text)
+        ledger = reader.result()
+        if ledger.is_whole or time.monotonic() > end:
+            return ledger, running.log or f"the journal of {running.unit}"
+        time.sleep(0.5)
 
 
 def stop(state: EndpointState, grace_s: float = 10.0, where: Place = SYSTEM) -> Running | None:

@@ -181,6 +181,7 @@ class _Start:
             Limits.derive(model_bytes, self.loaded.endpoint.service.load_timeout_s),
             model_bytes=model_bytes,
             remarks=lambda: reader.result().remarks,
+            is_whole=lambda: reader.result().is_whole,
             where=str(self.state.log),
             on_event=self.on_event,
             began=self.began,

@@ -62,6 +62,21 @@ def test_ready_is_what_the_health_path_says(launch: Launch, free_port: int) -> N
     assert all(e.fraction is not None and 0 < e.fraction < 1 for e in events)
 
 
+def test_what_an_engine_that_serves_has_not_written_yet_is_waited_for(launch: Launch, free_port: int) -> None:
+    sink = Lines()
+    process = launch("serve", "--port", str(free_port), "--late", "1")
+    boot(process, free_port, sink=sink, is_whole=lambda: "the last line" in sink)
+    assert sink[-1] == "the last line"
+
+
+def test_a_log_that_stays_incomplete_is_waited_for_with_a_bound(
+    launch: Launch, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("archonctl.service.follow.LAG_S", 0.3)
+    process = launch("serve", "--port", str(free_port))
+    assert boot(process, free_port, is_whole=lambda: False).lines == 1
+
+
 def test_a_listening_line_without_an_answer_is_not_ready(launch: Launch, free_port: int) -> None:
     process = launch("deaf", "--port", str(free_port))
     with pytest.raises(EngineNotReady, match="accepts connections but does not answer") as caught:
