@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from archonctl.probe import watch
 from archonctl.probe.values import Extras, Verdict
 from support import lying_server as lies
 from support.lying_server import MODEL, Engine, Handler, lying_server
@@ -245,7 +246,7 @@ BROKEN: dict[str, tuple[Engine, str, str]] = {
         "model-id-mismatch",
     ),
     "scheduler never admits full height": (Engine(never_above=150), "capacity", "never-admitted"),
-    "others stand still": (Engine(stall_others=True, step_s=0.03, lie_above=150), "capacity", "sequence-stalled"),
+    "others stand still": (Engine(stall_others=True, step_s=0.01, lie_above=150), "capacity", "sequence-stalled"),
     "stream as HTML": (
         on("/v1/completions", HTML),
         "capacity",
@@ -279,6 +280,7 @@ BROKEN: dict[str, tuple[Engine, str, str]] = {
 }
 
 
+@pytest.mark.usefixtures("quick_stall")
 @pytest.mark.parametrize("name", BROKEN)
 def test_an_unsound_engine_is_called_broken_and_in_time(name: str) -> None:
     engine, where, code = BROKEN[name]
@@ -327,7 +329,7 @@ UNSEEN: dict[str, tuple[Engine, str, str]] = {
         "hold-unproven",
     ),
     "chat whose others stand still, uncounted": (
-        Engine(stall_others=True, step_s=0.03, lie_above=150, no_completions=True),
+        Engine(stall_others=True, step_s=0.01, lie_above=150, no_completions=True),
         "capacity",
         "hold-unproven",
     ),
@@ -344,6 +346,7 @@ UNSEEN: dict[str, tuple[Engine, str, str]] = {
 }
 
 
+@pytest.mark.usefixtures("one_flight", "quick_stall")
 @pytest.mark.parametrize("name", UNSEEN)
 def test_what_was_not_seen_is_called_no_evidence(name: str) -> None:
     engine, where, code = UNSEEN[name]
@@ -374,9 +377,10 @@ def test_what_is_held_beside_others_is_held() -> None:
     assert verdict.word == "holds", told(verdict)
 
 
-def test_a_probe_that_waits_for_an_idle_engine_gives_way_when_others_come() -> None:
+def test_a_probe_that_waits_for_an_idle_engine_gives_way_when_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "LINGERS_S", 0.1)
     with lying_server(Engine(others=1, lie_above=150, step_s=0.01)) as server:
-        verdict = probe(server, extras=Extras(when_idle=True))
+        verdict = probe(server, extras=Extras(when_idle=True), limits=replace(SHORT, settled_s=0.2))
         assert server.running == 0 or lies_wait(server)
     found = leg(verdict, "capacity")
     assert (verdict.word, found.code) == ("no evidence", "engine-busy"), told(verdict)

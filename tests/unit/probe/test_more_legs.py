@@ -27,7 +27,7 @@ def asked(engine: Engine, length: int = 400, **extras: bool) -> Verdict:
 
 
 def test_a_step_beside_a_prefill_is_told_from_one_alone() -> None:
-    engine = Engine(window=2100, prefill_s=0.001, step_s=0.005, interferes_s=0.05, cache=True)
+    engine = Engine(window=2100, prefill_s=0.0004, step_s=0.005, interferes_s=0.05, cache=True)
     verdict = asked(engine, 2000, interference=True)
     found = leg(verdict, "interference")
     assert (verdict.word, found.status) == ("holds", "pass"), told(verdict)
@@ -39,7 +39,7 @@ def test_a_step_beside_a_prefill_is_told_from_one_alone() -> None:
 
 
 def test_the_prefix_cache_is_measured_cold_and_warm() -> None:
-    found = leg(asked(Engine(window=2100, prefill_s=0.0005, cache=True), 2000, interference=True), "interference")
+    found = leg(asked(Engine(window=2100, prefill_s=0.0002, cache=True), 2000, interference=True), "interference")
     assert (found.numbers["prefix_hit_rate_cold"], found.numbers["prefix_hit_rate_warm"]) == (0, 1)
     assert float(found.numbers["ttft_warm_s"]) < float(found.numbers["ttft_cold_s"])
 

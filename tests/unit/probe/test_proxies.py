@@ -18,7 +18,7 @@ from support.probing import API, SHORT, boot_ledger, endpoint, leg, probe, told
 from support.reverse_proxy import Behaviour, reverse_proxy
 
 BOM = b"\xef\xbb\xbf"
-SLOW = {"prefill_s": 0.002, "step_s": 0.02}
+SLOW = {"prefill_s": 0.001, "step_s": 0.01}
 """An engine at whose pace it shows when a stream comes."""
 WHOLE = replace(SHORT, generation_s=20.0, calibrate_s=30.0, floor_s=4.0, cap_s=40.0)
 """Long enough for answers that come whole, and not for full-height ones at the pace of the first tokens."""
@@ -111,6 +111,7 @@ def test_a_cookie_is_not_sent_back() -> None:
         assert not any("cookie" in headers for headers in server.headers)
 
 
+@pytest.mark.usefixtures("one_flight")
 @pytest.mark.parametrize("piece", [-1, 65_536, 4096])
 def test_a_stream_that_a_proxy_keeps_back_proves_nothing(piece: int) -> None:
     verdict = through(Behaviour(piece=piece), **SLOW)
@@ -119,6 +120,7 @@ def test_a_stream_that_a_proxy_keeps_back_proves_nothing(piece: int) -> None:
     assert piece == 4096 or (verdict.word, found.code) == ("no evidence", "hold-unproven"), told(verdict)
 
 
+@pytest.mark.usefixtures("one_flight")
 @pytest.mark.parametrize("piece", [-1, 2048])
 def test_an_engine_that_serialises_behind_a_proxy_that_buffers_is_never_said_to_hold(piece: int) -> None:
     verdict = through(Behaviour(piece=piece), slots=1, override={"/props": lies.answers(404, b"{}")}, **SLOW)

@@ -65,6 +65,7 @@ ENGINES = {
 }
 
 
+@pytest.mark.usefixtures("one_flight")
 @pytest.mark.parametrize("name", ENGINES)
 def test_the_same_evidence_gives_the_same_word(name: str) -> None:
     verdict, value = stored_value(ENGINES[name])

@@ -70,7 +70,7 @@ def test_traffic_of_others_that_stays_is_given_way_to(when_idle: bool) -> None:
 
 
 def test_others_that_come_in_the_middle_and_go_again_cost_a_second_flight() -> None:
-    with lying_server(Engine(slots=2, gauges="llamacpp", step_s=0.02)) as server:
+    with lying_server(Engine(slots=2, gauges="llamacpp", step_s=0.01)) as server:
         busy = threading.Event()
 
         def on_progress(event: object) -> None:
@@ -115,6 +115,7 @@ def test_only_what_is_written_step_by_step_is_a_gauge() -> None:
     assert [each is not None and each.gauge for each in told_by] == [True, False]
 
 
+@pytest.mark.usefixtures("one_flight")
 def test_slots_that_never_work_prove_nothing_against_an_engine() -> None:
     """They contradict the very answer that comes meanwhile."""
     idle = lies.answers_json([{"id": i, "is_processing": False} for i in range(4)])
