@@ -8,7 +8,7 @@ from pathlib import Path
 
 from archonctl.deployment.schema import Prediction
 from archonctl.errors import UsageError
-from archonctl.service.verdict_store import kept, load
+from archonctl.service.verdict_store import kept, read_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,10 @@ def scores(folder: Path, declared: Sequence[Prediction]) -> tuple[History, ...]:
     found: dict[str, list[Scoring]] = {each.name: [] for each in declared}
     for file in kept(folder):
         try:
-            probe = load(file.path).value.get("probe")
+            value = read_value(file.path)  # no more of it is judged: this is asked of hundreds
         except UsageError:
             continue
+        probe = value.get("probe") if isinstance(value, dict) else None
         rows = probe.get("predictions") if isinstance(probe, dict) else None
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict):

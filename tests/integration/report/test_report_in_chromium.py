@@ -124,9 +124,7 @@ def test_it_can_be_walked_by_keyboard(tab: Tab) -> None:
         stops.append(tab.value(where))
         if stops[-1] == "BODY":
             break
-    assert stops[:7] == [
-        f"#e-{key}" for key in "memory capacity evidence predictions findings failures timeline".split()
-    ]
+    assert stops[:7] == [f"#e-{key}" for key in PARTS]
     assert "PRE" in stops
     focusable = tab.value("document.querySelectorAll('a[href], summary, [tabindex=\"0\"]').length")
     assert len([stop for stop in stops if stop != "BODY"]) >= focusable - 1

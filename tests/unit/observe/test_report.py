@@ -215,7 +215,7 @@ def test_an_index_links_every_endpoint(pages: Pages) -> None:
     for kind, target in (("all", "#e-archon"), ("index", "/archon")):
         root = parsed(pages[kind])
         assert target in [each.attrib.get("href") for each in tags(root, "a")]
-    assert "1 times memory ran out on this machine" in words(parsed(pages["all"]))
+    assert "Memory of this machine ran out once" in words(parsed(pages["all"]))
     assert "No endpoint is installed" in words(parsed(pages["none"]))
 
 

@@ -56,8 +56,12 @@ def _write(args: Namespace, out: Output) -> int:
         names = [each.name for each in found]
         out.value({"schema": SCHEMA, "file": str(Path(args.html).absolute()), "bytes": size, "endpoints": names})
     else:
-        out.answer(f"{args.html}: {size:,} bytes, {', '.join(each.name for each in found) or 'no endpoint'}")
+        out.answer(f"{args.html}: {size:,} bytes, {_who([each.name for each in found])}")
     return 0
+
+
+def _who(names: list[str]) -> str:
+    return ", ".join(names) if 0 < len(names) <= 4 else f"{len(names)} endpoints"
 
 
 def _serve(args: Namespace, out: Output) -> int:
