@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from archonctl.memory.interval import GIB, Interval
 from archonctl.model.geometry import Geometry, Layer, ModelFacts
 
 VOCABULARY_PADDING = 64
@@ -28,6 +29,18 @@ def padded_vocabulary(geometry: Geometry | None) -> float:
     if geometry is None or not geometry.vocab:
         return 1.0
     return -(-geometry.vocab // VOCABULARY_PADDING) * VOCABULARY_PADDING / geometry.vocab
+
+
+def offloaded(layer_bytes: float, layers: int, gib: float) -> Interval:
+    """Bytes of a rank's ``layers``, ``layer_bytes`` in all, that --cpu-offload-gb keeps in RAM.
+
+    Parameter by parameter until the limit is reached or passed, within the layers alone: at most one parameter more,
+    which is no larger than a layer (vllm/model_executor/offloader/uva.py, sglang/srt/utils/offloader.py).
+    """
+    if not gib:
+        return Interval.exact(0)
+    asked = min(gib * GIB, layer_bytes)
+    return Interval(asked, asked, min(layer_bytes, asked + layer_bytes / max(1, layers)), "computed")
 
 
 def _elements(model: ModelFacts, geometry: Geometry, layer: Layer, tp: int) -> tuple[float, float] | None:

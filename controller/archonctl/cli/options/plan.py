@@ -16,8 +16,8 @@ examples:
   archonctl plan env/tiny.toml --sweep len=4k..128k:x2 --sweep kv-dtype=f16,q8_0
 
 NAME is seqs, len, kv-dtype, and what the engine pays with: host-pool, kv-pool, slab (radiance); utilization,
-kv-memory, cpu-space, tp, pp (vLLM); utilization, tp (SGLang); context, prompt-cache, gpu-layers, cpu-moe
-(llama.cpp). KEY is one of these or any dotted key of the declaration.
+kv-memory, cpu-space, tp, pp, cpu-offload (vLLM); utilization, tp, pp, cpu-offload (SGLang); context, prompt-cache,
+gpu-layers, cpu-moe (llama.cpp). KEY is one of these or any dotted key of the declaration.
 
 exit: 0 holds, 1 short, 3 unknown; with --solve whether an answer was found, with --sweep the best point, with
 --oracle 1 also where the engine's planner says something else"""

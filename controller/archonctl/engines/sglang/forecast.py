@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from archonctl.deployment.schema import Boot, Endpoint
 from archonctl.engines.base import CardRule, CardShare, Forecast, Problem
-from archonctl.engines.beside import beside_demands, unknown_parts
+from archonctl.engines.beside import beside_demands, lora_bytes, unknown_parts
 from archonctl.engines.sglang.kv import (
     Rates,
     in_one_pool,
@@ -24,8 +24,8 @@ from archonctl.engines.sglang.kv import (
     two_pools,
 )
 from archonctl.engines.sglang.settings import Settings, boot_endpoint, settings_of, shape_of
+from archonctl.engines.sglang.stages import Stage, stages_of
 from archonctl.engines.sglang.terms import explain
-from archonctl.engines.sharding import attention_share, padded_vocabulary
 from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import GIB, MIB, Interval
@@ -33,8 +33,6 @@ from archonctl.model.geometry import Geometry, ModelFacts
 
 CONTEXT_GIB = (0.3, 0.6, 1.5)
 """Driver context and communication buffers of a rank before the weights: low, best, high. Assumed."""
-UNEVEN = 0.03
-"""How much more than an even share of the weights one rank may hold: norms and odd tensors are whole on each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +50,11 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
     Raises DeclarationError for knobs that cannot be understood (see ``settings_of``).
     """
     settings = settings_of(endpoint)
-    each = _rates(model.geometry, settings, endpoint.engine.version) if model and model.geometry else None
-    weights = _rank_weights(model, settings.tp)
-    pool = _capped(_pool(endpoint, settings, host, model, each, weights), settings)
-    used, shape = host.cards[: settings.tp], shape_of(endpoint, settings)
+    stages = stages_of(model, settings)
+    used, shape = host.cards[: settings.ranks], shape_of(endpoint, settings)
+    slots = lora_bytes(model, shape.lora, settings.tp) if shape.lora and model else 0
+    stage, each, pool = _binding(endpoint, settings, host, stages, slots)
+    weights = stage.weights
     return Forecast(
         method=pool.method if pool.tokens else f"unknown: {pool.method}",
         kv_tokens=pool.tokens,
@@ -64,6 +63,7 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
         cards=tuple(_cards(endpoint, settings, host, each, weights, pool)),
         demands=(
             *_demands(settings, weights, pool, used),
+            *_offloaded(settings, stages),
             *(demand for card in used for demand in beside_demands(card, shape, model)),
         ),
         card_rule=CardRule(headroom=0.0),
@@ -71,11 +71,41 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
         not_modelled=(*_not_modelled(settings, model), *unknown_parts(used, shape, model)),
         problems=tuple(_problems(endpoint, settings, model)),
         terms=explain(
-            endpoint, settings, each, _states(model), windows(settings, model), pool.bytes, pool.tokens, pool.method
+            endpoint,
+            settings,
+            each,
+            _states(stage.model),
+            windows(settings, stage.model),
+            pool.bytes,
+            pool.tokens,
+            pool.method,
         )
         if detail
         else (),
     )
+
+
+def _binding(
+    endpoint: Endpoint, settings: Settings, host: Host, stages: tuple[Stage, ...], slots: int | None
+) -> tuple[Stage, Rates | None, Pool]:
+    """The stage with the fewest tokens, which all others follow; its rates and its pool.
+
+    ``slots`` are bytes of LoRA slots, which are there before the pools are sized (srt/model_executor/model_runner.py);
+    None where no law covers them.
+    """
+    found = []
+    for stage in stages:
+        geometry = stage.model.geometry if stage.model else None
+        each = _rates(geometry, settings, endpoint.engine.version) if geometry else None
+        pool = _capped(_pool(endpoint, settings, host, stage.model, each, _with(stage.weights, slots)), settings)
+        found.append((stage, each, pool))
+    return min(found, key=lambda one: one[2].tokens.best if one[2].tokens else -1)
+
+
+def _with(weights: Interval | None, slots: int | None) -> Interval | None:
+    if weights is None or slots is None:
+        return None
+    return Interval(weights.low + slots, weights.best + slots, weights.high + slots, weights.source)
 
 
 def _rates(geometry: Geometry, settings: Settings, version: str) -> Rates:
@@ -104,13 +134,15 @@ def _pool(
         if pool:
             return pool
         reasons.append(why)
-    cards = host.cards[: settings.tp]
+    cards = host.cards[: settings.ranks]
     if each is None:
         reasons.append(model.geometry_reason if model else "the model was not read")
     elif not settings.fraction:
         reasons.append("mem-fraction-static is not set, and the share that SGLang takes by itself is not known here")
-    elif len(cards) < settings.tp:
-        reasons.append(f"{settings.tp} ranks on {len(host.cards)} known cards")
+    elif len(cards) < settings.ranks:
+        reasons.append(f"{settings.ranks} ranks on {len(host.cards)} known cards")
+    elif weights is None and model and model.tensor_bytes:
+        reasons.append("no law for LoRA slots of this kind of layer")
     elif weights is None:
         reasons.append("the weights are not there to count")
     else:
@@ -124,7 +156,7 @@ def _seen(
     if boot.engine_version != endpoint.engine.version:
         return None, f"the boot of {boot.source} was of version {boot.engine_version}"
     then = settings_of(boot_endpoint(endpoint, boot))
-    shape = ("tp", "page", "fraction", "swa_ratio", "mamba_ratio", "extras")
+    shape = ("tp", "pp", "partition", "offload_gib", "page", "fraction", "swa_ratio", "mamba_ratio", "extras")
     if differing := [name for name in shape if getattr(then, name) != getattr(settings, name)]:
         return None, f"the boot of {boot.source} had another {' and '.join(differing)}"
     tokens = Interval.exact(boot.kv_tokens)
@@ -190,14 +222,14 @@ def _capped(pool: Pool, settings: Settings) -> Pool:
     return Pool(Interval(low, best, high, pool.tokens.source), said, pool.bytes)
 
 
-def _rank_weights(model: ModelFacts | None, tp: int) -> Interval | None:
-    if model is None or not model.tensor_bytes:
-        return None
-    attention = sum(part.bytes for part in model.tensor_bytes if part.cls == "attention")
-    ends = sum(part.bytes for part in model.tensor_bytes if part.cls in ("embedding", "output"))
-    rest = model.weight_bytes - attention - ends
-    mine = (rest + ends * padded_vocabulary(model.geometry)) / tp + attention * attention_share(model, tp)
-    return Interval(mine, mine, mine * (1 + UNEVEN if tp > 1 else 1), "header")
+def _offloaded(settings: Settings, stages: tuple[Stage, ...]) -> Iterator[Demand]:
+    """What --cpu-offload-gb keeps in RAM, locked where it can be (``pin_memory`` in srt/utils/offloader.py)."""
+    sizes = [stage.in_ram for stage in stages if stage.in_ram and stage.in_ram.best]
+    if sizes:
+        ends = (sum(size.low for size in sizes), sum(size.best for size in sizes), sum(size.high for size in sizes))
+        low, best, high = (int(end) * settings.tp for end in ends)
+        what = f"weights in RAM, of {settings.ranks} rank{'s' * (settings.ranks > 1)}"
+        yield Demand("offload", "host", "", best, what, "header", None, low, high, pinned=True)
 
 
 def _problems(endpoint: Endpoint, settings: Settings, model: ModelFacts | None) -> Iterator[Problem]:
@@ -225,7 +257,7 @@ def _heads(geometry: Geometry) -> int:
 
 
 def _demands(settings: Settings, weights: Interval | None, pool: Pool, used: tuple[Card, ...]) -> Iterator[Demand]:
-    for rank in [card.index for card in used] or range(settings.tp):
+    for rank in [card.index for card in used] or range(settings.ranks):
         if weights:
             ends = (int(weights.low), int(weights.high))
             yield Demand("weights", "device", "", int(weights.best), "weights of a rank", weights.source, rank, *ends)
@@ -243,7 +275,7 @@ def _cards(
         needed = endpoint.contract.tokens_with_margin * each.token / MIB
     held = max(0.0, pool.bytes.best) / MIB if pool.bytes else None
     for card in host.cards:
-        if card.index not in [used.index for used in host.cards[: settings.tp]]:
+        if card.index not in [used.index for used in host.cards[: settings.ranks]]:
             yield CardShare(card.index, card.name, card.total_mib, None, None, None, None, None)
             continue
         yield CardShare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ DTYPES: Mapping[str, str] = {"f16": "auto", "fp16": "auto", "float16": "auto", "
 CHUNK_TOKENS, PREFILL_TOKENS, LORAS = 8192, 16384, 8
 """chunked_prefill_size of cards from 60 GiB on (less on smaller ones), max_prefill_tokens, max_loras_per_batch."""
 
+PARTITION = "SGLANG_PP_LAYER_PARTITION"
 DRAFTS = frozenset({"EAGLE", "EAGLE3", "NEXTN", "MTP", "STANDALONE"})
 """Algorithms whose draft has a pool of its own (``is_eagle``, ``is_standalone`` in srt/speculative/spec_info.py)."""
 
@@ -37,9 +39,8 @@ _UNMODELLED = (
     "enable-lora",
     "enable-hierarchical-cache",
     "dp-size",
-    "pp-size",
     "enable-dp-attention",
-    "cpu-offload-gb",
+    "offload-group-size",
     "disaggregation-mode",
 )
 
@@ -49,6 +50,11 @@ class Settings:
     """The declaration as SGLang will understand it. ``fraction``, ``cap_tokens`` are 0 where nothing is said."""
 
     tp: int
+    pp: int
+    partition: tuple[int, ...]
+    """SGLANG_PP_LAYER_PARTITION: layers of each stage."""
+    offload_gib: float
+    """--cpu-offload-gb: GiB of a rank's layers that stay in RAM."""
     page: int
     context_tokens: int
     running: int
@@ -66,6 +72,11 @@ class Settings:
     extras: tuple[str, ...]
     """Declared knobs that move memory in ways that no law here covers."""
 
+    @property
+    def ranks(self) -> int:
+        """Cards that hold a part of the model."""
+        return self.tp * self.pp
+
 
 def settings_of(endpoint: Endpoint) -> Settings:
     """The settings of one declaration.
@@ -82,6 +93,9 @@ def settings_of(endpoint: Endpoint) -> Settings:
         )
     return Settings(
         tp=knobs.number("tp-size", 1, minimum=1),
+        pp=knobs.number("pp-size", 1, minimum=1),
+        partition=_partition(endpoint.engine.env.get(PARTITION, "").strip()),
+        offload_gib=knobs.decimal("cpu-offload-gb", zero=True),
         page=knobs.number("page-size", 1, minimum=1),
         context_tokens=knobs.number("context-length", endpoint.contract.len, minimum=1),
         running=knobs.number("max-running-requests", endpoint.contract.seqs, minimum=1),
@@ -108,12 +122,22 @@ def shape_of(endpoint: Endpoint, settings: Settings) -> Shape:
     return Shape(
         engine="sglang",
         tp=settings.tp,
-        ranks=settings.tp,
+        ranks=settings.ranks,
         tokens=chunk if chunk > 0 else knobs.number("max-prefill-tokens", PREFILL_TOKENS, minimum=1),
         seqs=settings.running,
         graphs=not knobs.switch("disable-cuda-graph", False),
         lora=Lora(knobs.number("max-loras-per-batch", LORAS, minimum=1), rank) if lora and rank else None,
     )
+
+
+def _partition(text: str) -> tuple[int, ...]:
+    if text and not re.fullmatch(r"\d{1,4}(,\d{1,4}){0,255}", text):
+        raise DeclarationError(
+            "knob-bad-value",
+            f"{PARTITION} is {text[:40]!r}; it is layers a stage, such as 20,20,20",
+            where=f"engine.env.{PARTITION}",
+        )
+    return tuple(map(int, text.split(","))) if text else ()
 
 
 def _kv_dtype(endpoint: Endpoint, knobs: DeclaredKnobs) -> str:

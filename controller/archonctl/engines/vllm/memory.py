@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from archonctl.engines.sharding import attention_share, padded_vocabulary
-from archonctl.memory.interval import GIB, Interval
+from archonctl.engines.sharding import attention_share, offloaded, padded_vocabulary
+from archonctl.memory.interval import Interval
 from archonctl.model.geometry import ModelFacts
 
 CPU_SPACE_GIB = 4
@@ -33,17 +33,9 @@ def rank_weights(model: ModelFacts, tp: int, stages: tuple[int, ...], model_byte
 
 
 def offloaded_bytes(model: ModelFacts, tp: int, stages: tuple[int, ...], model_bytes: int, gib: float) -> Interval:
-    """Bytes of a rank's layers that --cpu-offload-gb keeps in RAM; nothing where they were not there to count.
-
-    Parameter by parameter until the limit is reached or passed, within the layers alone: at most one parameter more
-    (vllm/model_executor/offloader/uva.py), which is no larger than a layer.
-    """
-    parts = _rank_parts(model, tp, stages, model_bytes)
-    if parts is None or not gib:
-        return Interval.exact(0)
-    layers = parts[0]
-    asked = min(gib * GIB, layers)
-    return Interval(asked, asked, min(layers, asked + layers / max(1, *stages)), "computed")
+    """Bytes of a rank's layers that --cpu-offload-gb keeps in RAM; nothing where they were not there to count."""
+    parts = _rank_parts(model, tp, stages, model_bytes) if gib else None
+    return offloaded(parts[0], max(stages), gib) if parts else Interval.exact(0)
 
 
 def _rank_parts(
