@@ -60,6 +60,7 @@ VERBS: dict[str, str] = {
     "predictions": "figures that were named before a change, and how they turned out",
     "verify": "the verdict on an installed unit's start: its boot log and full-height requests",
     "failures": "what ran out of memory, by class of memory and by who said so, from the journal",
+    "watch": "a live view in the terminal: memory by card, contract, KV use, verdicts with their age, findings",
     "exporter": "Prometheus metrics of every installed endpoint: contract, verdict, plan, unit, engine, host",
     "stop": "stop the engine that 'up' left running, or an installed unit",
     "ledger": "read an engine's boot log: what it allocated, as evidence",
