@@ -171,3 +171,18 @@ def test_prometheus_fires_when_the_contract_breaks_and_rests_when_it_is_mended(r
     done = running.run("/usr/bin/archonctl", "apply", "/etc/archon/seen.toml", "--yes", timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     eventually(lambda: wanted & (firing() or wanted), set())
+
+
+def test_the_report_tells_what_the_journal_says_of_a_real_unit(running: Box) -> None:
+    page = running("/usr/bin/archonctl", "report", "seen", "--since", "1h")
+    assert "Started " in page[page.index(">Timeline<") :], "systemd's own words"
+    assert "The journal does not tell" not in page
+    assert "<strong>applied</strong>" in page
+    assert "archon@seen.service</code>: active (running)" in page
+    lines = running("/usr/bin/archonctl", "history", "seen", "--export", "jsonl").splitlines()
+    events = [json.loads(line) for line in lines]
+    applied = next(each for each in events if each["event"] == "applied")
+    assert (applied["live_tokens"], applied["contract_tokens"]) == (1024, 1024)
+    assert running.run("/usr/bin/archonctl", "compare", "seen", "seen").returncode == 0
+    as_nobody = running("setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/archonctl", "report", "seen")
+    assert "<h1><bdi>seen</bdi></h1>" in as_nobody, "it needs no privileges"
