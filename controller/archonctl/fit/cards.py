@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,8 +36,24 @@ class Group:
 
     def splits(self, forced: int | None) -> tuple[int, ...]:
         """The numbers of cards to try, fewest first."""
-        wanted: Sequence[int] = SPLITS if forced is None else (forced,)
-        return tuple(count for count in wanted if count <= len(self.cards))
+        if forced is None:
+            return SPLITS[: bisect_right(SPLITS, len(self.cards))]
+        return (forced,) if forced <= len(self.cards) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A machine, its cards as groups, and it in a few words."""
+
+    host: Host
+    groups: tuple[Group, ...]
+    words: str
+
+
+def place_of(host: Host) -> Place:
+    """The machine as a place to put models."""
+    found = groups(host)
+    return Place(host, found, _where(host, found))
 
 
 def groups(host: Host) -> tuple[Group, ...]:
@@ -79,13 +96,17 @@ def host_with(host: Host, cards: Sequence[Card]) -> Host:
 
 def where(host: Host) -> str:
     """The machine in a few words."""
+    return _where(host, groups(host))
+
+
+def _where(host: Host, found: tuple[Group, ...]) -> str:
     if not host.cards:
         ram = host_capacity(host)
         return f"no device, {_gib(ram.free_bytes or ram.total_bytes)} of RAM" if ram.known else "no device, RAM unknown"
     parts = [
         f"{f'{len(group.cards)} x ' if len(group.cards) > 1 else ''}{group.card.name}, "
         f"{_gib(group.free_bytes(len(group.cards)))} {'free' if group.card.free_mib is not None else 'in all'}"
-        for group in groups(host)
+        for group in found
     ]
     return "; ".join(parts)
 

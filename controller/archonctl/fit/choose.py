@@ -12,7 +12,8 @@ from archonctl.fit.declare import Candidate, Declared
 from archonctl.fit.kernels import gate
 from archonctl.fit.kv_quants import warning
 from archonctl.fit.need import Need, plan_of
-from archonctl.fit.question import Case, Question
+from archonctl.fit.needs import Case
+from archonctl.fit.question import Question
 from archonctl.fit.speed import crawl_tokens_s, throughput
 from archonctl.fit.values import Choice, Refusal, Split
 from archonctl.memory.interval import GIB, Interval
@@ -20,12 +21,12 @@ from archonctl.plan.values import Plan
 
 
 def on_cards(ask: Question, case: Case, one: Candidate, need: Need, group: Group) -> Choice | Refusal:
-    """The choice. The plan on the machine itself has the last word where RAM is known or shared, and where the tightest
-    card has less than the fullest one holds: they need not be the same."""
+    """The choice. The plan on the machine itself has the last word where RAM is known, and where the tightest card has
+    less than the fullest one holds: they need not be the same."""
     cards, facts = group.cards[: one.tp], ask.facts(case)
     declared, free = Declared(one, ask.host, need.kv_bytes, cards), group.free_bytes(one.tp)
     uneven = need.must > free
-    if ask.host.ram_mib is not None or group.card.unified or uneven:
+    if ask.host.ram_mib is not None or uneven:
         plan = plan_of(one, host_with(ask.host, cards), facts, need)
         if plan.verdict != "holds":
             message = f"{case.quant.name} under {case.engine}: {'; '.join(plan.reasons)}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from archonctl.catalogue.values import CatalogueModel
-from archonctl.fit.cards import where
+from archonctl.fit.cards import Place, place_of
 from archonctl.fit.values import Ask, FitResult
-from archonctl.fit.walk import verdict
+from archonctl.fit.walk import verdict_at
 from archonctl.host.profile import Host
 
 
@@ -23,4 +23,13 @@ class OnHost:
 
 def verdicts(models: Sequence[CatalogueModel], hosts: Sequence[Host], ask: Ask) -> tuple[OnHost, ...]:
     """The answer for each machine and model. Raises as ``verdict``."""
-    return tuple(OnHost(host, where(host), tuple(verdict(model, host, ask) for model in models)) for host in hosts)
+    return tuple(_on(place_of(host), models, ask) for host in hosts)
+
+
+def _on(place: Place, models: Sequence[CatalogueModel], ask: Ask) -> OnHost:
+    return OnHost(place.host, place.words, tuple(_brief(verdict_at(model, place, ask)) for model in models))
+
+
+def _brief(result: FitResult) -> FitResult:
+    """Without what was passed over where something fits: nobody reads that of thousands."""
+    return replace(result, refusals=()) if result.chosen else result

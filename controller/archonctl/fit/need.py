@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import ceil
 
 from archonctl.engines import adapter
@@ -41,6 +42,7 @@ class Need:
     unknown: str = ""
 
 
+@cache
 def huge_host(tp: int, maker: Maker) -> Host:
     """``tp`` cards on which anything fits."""
     cards = tuple(Card(index=i, name="any card", total_mib=MAX_CARD_MIB, maker=maker) for i in range(tp))

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from archonctl.catalogue.values import CatalogueModel
+from archonctl.catalogue.values import CatalogueModel, Quant
 from archonctl.fit.declare import Candidate
 from archonctl.fit.facts import facts_of
 from archonctl.fit.need import Need, need_of
 from archonctl.fit.plain import Plain
 from archonctl.fit.speed import active_bytes
+from archonctl.fit.values import KvServed
 from archonctl.model.geometry import ModelFacts
 
+Key = tuple[int, str, int, int, str, str, int, str, int]
+"""Number of the quant, engine, conversations, tokens, cache as asked and served, cards, their maker, expert layers."""
 MOST_MODELS = 512
 """Models that are remembered at once: a catalogue and what users add."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One quant under one engine, with the number of the quant in the model's list; ``kv`` None: nothing like it."""
+
+    number: int
+    quant: Quant
+    engine: str
+    kv: KvServed | None
 
 
 class Needs:
@@ -21,8 +36,10 @@ class Needs:
 
     def __init__(self, model: CatalogueModel) -> None:
         self.model = model
+        self.cases: dict[tuple[tuple[str, ...], str, str], tuple[Case, ...]] = {}
+        """By quants, engine and cache asked for."""
         self._facts: dict[tuple[int, str], ModelFacts] = {}
-        self._needs: dict[tuple[int, Candidate], Need] = {}
+        self._needs: dict[Key, tuple[Candidate, Need]] = {}
         self._active: dict[tuple[int, str], float] = {}
         self._plain: dict[tuple[int, str], Plain] = {}
 
@@ -45,12 +62,13 @@ class Needs:
             self._plain[quant, engine] = Plain.of(self.facts(quant, engine))
         return self._plain[quant, engine]
 
-    def need(self, quant: int, one: Candidate) -> Need:
-        """What a candidate of that quant needs of its fullest card."""
-        key = (quant, one)
-        if key not in self._needs:
-            self._needs[key] = need_of(one, self.facts(quant, one.engine))
-        return self._needs[key]
+    def need(self, key: Key, candidate: Callable[[], Candidate]) -> tuple[Candidate, Need]:
+        """A candidate and what it needs of its fullest card; ``key`` says all that distinguishes it."""
+        found = self._needs.get(key)
+        if found is None:
+            one = candidate()
+            found = self._needs[key] = one, need_of(one, self.facts(key[0], one.engine))
+        return found
 
 
 _known: OrderedDict[int, Needs] = OrderedDict()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 
 from archonctl.catalogue.values import Quant
@@ -10,7 +10,8 @@ from archonctl.fit.cards import Group
 from archonctl.fit.declare import Declared
 from archonctl.fit.kernels import Gate, gate
 from archonctl.fit.need import Need
-from archonctl.fit.question import Case, Question
+from archonctl.fit.needs import Case
+from archonctl.fit.question import Question
 from archonctl.fit.values import Refusal, RefusalCode
 from archonctl.memory.interval import GIB
 from archonctl.plan.values import Plan
@@ -20,13 +21,20 @@ _MAKER_WORD = {"nvidia": "compute capability", "amd": "target", "intel": "archit
 
 def capability(case: Case, kind: str, asked: Gate, group: Group, others: tuple[Quant, ...]) -> Refusal:
     """The card has no kernel for the type. ``others`` are the quants of the model, for what would run."""
-    quant, engine = case.quant, case.engine
-    card, row = group.card, (asked.missing or (None,))[0]
+    words = partial(_capability, case.engine, kind, asked, group, others)
+    kernel = asked.missing[0].kernel if asked.missing else _type(kind)
+    return Refusal("fit-capability", case.quant.name, case.engine, words, kernel=kernel)
+
+
+def _type(kind: str) -> str:
+    return f"a KV cache of {kind.removeprefix('kv:')}" if kind.startswith("kv:") else kind
+
+
+def _capability(engine: str, kind: str, asked: Gate, group: Group, others: tuple[Quant, ...]) -> str:
+    card, row, what = group.card, next(iter(asked.missing), None), _type(kind)
     word = _MAKER_WORD.get(card.maker, "target")
-    what = f"a KV cache of {kind.removeprefix('kv:')}" if kind.startswith("kv:") else kind
     if row is None:
-        message = f"{what} under {engine}: nothing here says which cards run it"
-        return Refusal("fit-capability", quant.name, engine, message, kernel=what)
+        return f"{what} under {engine}: nothing here says which cards run it"
     runs = _would_run(tuple((each.name, each.engines) for each in others), card.target)
     here = f"{card.name} has {word} {card.target}" if card.target else f"{card.name} has none"
     message = f"{what} under {engine} needs the kernel {row.kernel} ({row.needs}); {here}"
@@ -35,7 +43,7 @@ def capability(case: Case, kind: str, asked: Gate, group: Group, others: tuple[Q
         message += f"; --weight-only takes {unpacked.kernel}"
     if runs:
         message += f"; there run {runs}"
-    return Refusal("fit-capability", quant.name, engine, message, kernel=row.kernel)
+    return message
 
 
 @cache
@@ -47,15 +55,20 @@ def _would_run(quants: tuple[tuple[str, tuple[str, ...]], ...], target: str) -> 
 
 def size(case: Case, need: Need, group: Group, plain_bytes: int, declared: Declared) -> Refusal:
     """The smallest estimate, and what the tightest of so many cards has."""
-    quant, engine, tp = case.quant, case.engine, declared.candidate.tp
+    free = group.free_bytes(declared.candidate.tp)
+    words = partial(_size, case, need, group, plain_bytes, declared.candidate.tp)
+    return Refusal("fit-size", case.quant.name, case.engine, words, "", round(need.must), plain_bytes, free, declared)
+
+
+def _size(case: Case, need: Need, group: Group, plain_bytes: int, tp: int) -> str:
+    quant, engine = case.quant, case.engine
     free, cards = group.free_bytes(tp), f"{tp} cards" if tp > 1 else "a card"
     rest = max(0.0, need.est.best - need.weights_bytes - need.kv_bytes)
-    message = (
+    return (
         f"{quant.name} under {engine} wants {cards} of {_gib(need.must)} (weights {_gib(need.weights_bytes)}, cache "
         f"{_gib(need.kv_bytes)}, rest {_gib(rest)}; {_gib(need.est.low)} to {_gib(need.est.high)}), "
         f"{group.card.name} has {_gib(free)}; plain estimate {_gib(plain_bytes)}"
     )
-    return Refusal("fit-size", quant.name, engine, message, "", round(need.must), plain_bytes, free, declared)
 
 
 def other(code: RefusalCode, quant: Quant, engine: str, message: str) -> Refusal:

@@ -29,9 +29,20 @@ def crawl_tokens_s() -> float:
 
 def decode_rate(read_bytes: float, bandwidth_bytes_s: float) -> Interval:
     """Tokens a second of one sequence, from the bytes read for each and the bandwidth that reads them."""
-    rows = (table()["decode"][name] for name in ("slow", "best", "fast"))
-    ends = [1 / (read_bytes / (bandwidth_bytes_s * row["share"]) + row["overhead_s"]) for row in rows]
+    ends = [1 / (read_bytes / (bandwidth_bytes_s * share) + overhead_s) for share, overhead_s in _decode_ends()]
     return Interval(ends[0], ends[1], ends[2], "assumed")
+
+
+@cache
+def _decode_ends() -> tuple[tuple[float, float], ...]:
+    """Share of the bandwidth and seconds of overhead: slow, best, fast."""
+    rows = (table()["decode"][name] for name in ("slow", "best", "fast"))
+    return tuple((row["share"], row["overhead_s"]) for row in rows)
+
+
+@cache
+def _calibration() -> str:
+    return f"{table()['decode']['source']}; {table()['prefill']['source']}"
 
 
 def prefill_rate(active_parameters: float, flops: float) -> Interval:
@@ -51,7 +62,7 @@ def throughput(
     read = round(active_bytes + kv_bytes)
     known = _catalogued(card.name, card.total_mib) if card else None
     together = 1 if engine == "llamacpp" else cards
-    source = f"{table()['decode']['source']}; {table()['prefill']['source']}"
+    source = _calibration()
     if known is None or not read:
         return Throughput(None, None, read, source)
     decode = decode_rate(read, known.bandwidth_bytes_s * together)

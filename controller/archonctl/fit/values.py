@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -108,12 +109,15 @@ class WayOut:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why one quant under one engine is not taken. Bytes are 0 where size was not the question."""
+    """Why one quant under one engine is not taken. Bytes are 0 where size was not the question.
+
+    Of many refusals few are read, so ``words`` may be what makes the message.
+    """
 
     code: RefusalCode
     quant: str
     engine: str
-    message: str
+    words: str | Callable[[], str]
     kernel: str = ""
     wanted_bytes: int = 0
     """The smallest estimate over all ways to share it out."""
@@ -123,6 +127,11 @@ class Refusal:
     """What ``archonctl plan`` calls short or unknown, where size was the question."""
 
     @property
+    def message(self) -> str:
+        """Both numbers, or the kernel, in one sentence."""
+        return self.words if isinstance(self.words, str) else self.words()
+
+    @property
     def endpoint(self) -> Endpoint | None:
         """The same as a declaration."""
         return self.declared.endpoint if self.declared else None
@@ -130,7 +139,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class FitResult:
-    """The answer. ``code`` and ``message`` are of the refusal that stands for all; None and "" where it fits."""
+    """The answer. ``standing`` is the refusal that stands for all; None where it fits."""
 
     model: str
     where: str
@@ -139,7 +148,16 @@ class FitResult:
     verdict: FitVerdict
     chosen: Choice | None
     refusals: tuple[Refusal, ...]
-    code: RefusalCode | None = None
-    message: str = ""
+    standing: Refusal | None = None
     warnings: tuple[Finding, ...] = ()
     ways_out: tuple[WayOut, ...] = ()
+
+    @property
+    def code(self) -> RefusalCode | None:
+        """The code of what stands for all; None where it fits."""
+        return self.standing.code if self.standing else None
+
+    @property
+    def message(self) -> str:
+        """Its message; "" where it fits."""
+        return self.standing.message if self.standing else ""

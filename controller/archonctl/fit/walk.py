@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 from archonctl.catalogue.values import CatalogueModel
 from archonctl.fit import refusals
-from archonctl.fit.cards import Group, where
+from archonctl.fit.cards import Group, Place, place_of
 from archonctl.fit.choose import in_ram, on_cards, warnings_of
-from archonctl.fit.declare import Declared
+from archonctl.fit.declare import Candidate, Declared
 from archonctl.fit.kv_quants import check_asked
 from archonctl.fit.need import Need
-from archonctl.fit.question import Case, Question
+from archonctl.fit.needs import Case
+from archonctl.fit.question import Question
 from archonctl.fit.values import Ask, Choice, FitResult, FitVerdict, KvServed, Refusal, RefusalCode
 from archonctl.host.profile import Host
 
@@ -35,8 +36,13 @@ def verdict(model: CatalogueModel, host: Host, ask: Ask = PLAIN_ASK) -> FitResul
 
     Quick where the same model is asked of many hosts. Raises UsageError ``kv-quant-unknown``.
     """
+    return verdict_at(model, place_of(host), ask)
+
+
+def verdict_at(model: CatalogueModel, place: Place, ask: Ask = PLAIN_ASK) -> FitResult:
+    """``verdict`` for a host that many models are asked of."""
     check_asked(ask.kv_quant)
-    return _Walk(Question.of(model, host, ask)).result()
+    return _Walk(Question.of(model, place, ask)).result()
 
 
 class _Walk:
@@ -66,26 +72,27 @@ class _Walk:
 
     def _fitting(self) -> Iterator[Choice]:
         """Every choice that leaves no experts in RAM, in the order of preference."""
+        groups = self._ask.groups
         for case in self._ask.cases():
             if case.kv is None:
                 message = f"{case.engine} serves no KV cache of {self._ask.ask.kv_quant}, nor anything near it"
                 self._refusals.append(refusals.of_case("fit-capability", case, message))
-            elif not self._ask.groups:
+            elif not groups:
                 found = self._kept(in_ram(self._ask, case, self._ask.candidate(case, case.kv, 0, None)))
                 yield from (found,) if found else ()
             else:
-                tries = (self._on(case, case.kv, group) for group in self._ask.groups)
+                tries = (self._on(case, case.kv, group) for group in groups)
                 yield from (each for each in (next(filter(None, tries), None),) if each)
 
     def _on(self, case: Case, kv: KvServed, group: Group) -> Choice | None:
         """The case on as few cards of a group as do. One of an unknown target passes the first gate."""
-        if group.card.target and (shut := self._ask.closed(case, kv, group.card.target)):
+        target = group.card.target
+        if target and (shut := self._ask.closed(case, kv, target)):
             self._refusals.append(refusals.capability(case, *shut, group, self._ask.model.quants))
             return None
-        closest: tuple[float, Need, int] | None = None
+        closest: tuple[float, Need, Candidate] | None = None
         for tp in group.splits(self._ask.ask.tp):
-            one = self._ask.candidate(case, kv, tp, group)
-            need = self._ask.needs.need(case.number, one)
+            one, need = self._ask.need(case, kv, tp, group)
             if need.problem[0] == "tp-unservable" and self._ask.ask.tp is None:
                 continue
             if need.problem[0] or need.unknown:
@@ -99,14 +106,14 @@ class _Walk:
                     return found
                 self._refusals += [found] if short <= 0 else []
             if short > 0 and (closest is None or short < closest[0]):
-                closest = short, need, tp
+                closest = short, need, one
         if closest:
-            self._refusals.append(self._too_large(case, kv, group, closest[1], closest[2]))
+            self._refusals.append(self._too_large(case, group, *closest[1:]))
         return None
 
-    def _too_large(self, case: Case, kv: KvServed, group: Group, need: Need, tp: int) -> Refusal:
-        declared = Declared(self._ask.candidate(case, kv, tp, group), self._ask.host, need.kv_bytes, group.cards[:tp])
-        return refusals.size(case, need, group, self._ask.plain(case, kv, tp), declared)
+    def _too_large(self, case: Case, group: Group, need: Need, one: Candidate) -> Refusal:
+        declared = Declared(one, self._ask.host, need.kv_bytes, group.cards[: one.tp])
+        return refusals.size(case, need, group, self._ask.plain(case, one.kv, one.tp), declared)
 
     def _kept(self, found: Choice | Refusal) -> Choice | None:
         if isinstance(found, Choice):
@@ -129,41 +136,38 @@ class _Walk:
         """The fewest whole layers, by halving: more of them never ask more of any card."""
         geometry, free = self._ask.model.geometry, group.free_bytes(tp)
         low, high = 1, len(geometry.layers) - geometry.nextn_layers
-        candidates = {count: self._ask.candidate(case, kv, tp, group, count) for count in range(1, high + 1)}
 
         def need(count: int) -> Need:
-            return self._ask.needs.need(case.number, candidates[count])
+            return self._ask.need(case, kv, tp, group, count)[1]
 
         if (most := need(high)).problem[0] or most.unknown or most.must > free:
             return None
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if need(middle).must <= free else (middle + 1, high)
-        return self._kept(on_cards(self._ask, case, candidates[low], need(low), group))
+        return self._kept(on_cards(self._ask, case, *self._ask.need(case, kv, tp, group, low), group))
 
     def _refused(self) -> FitResult:
         if not self._refusals:
-            return self._answer("refused", "fit-unsatisfiable", refusals.nothing_to_try(self._ask))
+            nothing = Refusal("fit-unsatisfiable", "", "", refusals.nothing_to_try(self._ask))
+            return self._answer("refused", standing=nothing)
         code = next(code for code in PRECEDENCE if any(each.code == code for each in self._refusals))
         mine = [each for each in self._refusals if each.code == code]
         sized = [each for each in mine if each.wanted_bytes]
         first = min(sized, key=lambda each: each.wanted_bytes - each.free_bytes) if sized else mine[0]
-        return self._answer("unknown" if code == "fit-unknown" else "refused", code, first.message)
+        return self._answer("unknown" if code == "fit-unknown" else "refused", standing=first)
 
-    def _answer(
-        self, word: FitVerdict, code: RefusalCode | None = None, message: str = "", chosen: Choice | None = None
-    ) -> FitResult:
+    def _answer(self, word: FitVerdict, chosen: Choice | None = None, standing: Refusal | None = None) -> FitResult:
         ask = self._ask
         return FitResult(
             model=ask.model.name,
-            where=where(ask.host),
+            where=ask.place.words,
             seqs=ask.ask.seqs,
             len=ask.len,
             verdict=word,
             chosen=chosen,
             refusals=tuple(self._refusals),
-            code=code,
-            message=message,
+            standing=standing,
             warnings=tuple(warnings_of(chosen, ask)) if chosen else (),
         )
 

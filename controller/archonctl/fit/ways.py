@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from archonctl.catalogue.values import CatalogueModel
 from archonctl.fit.cards import SPLITS, card_host, groups
-from archonctl.fit.question import Question
 from archonctl.fit.values import Ask, FitResult, WayOut
 from archonctl.fit.walk import PLAIN_ASK, verdict
 from archonctl.host.cards import CardModel, all_cards
@@ -72,7 +71,7 @@ def _smaller(ask: Ask, fits: Fits) -> Iterator[WayOut]:
 
 def _spilled(model: CatalogueModel, host: Host, ask: Ask, fits: Fits) -> Iterator[WayOut]:
     """Experts in RAM, where RAM is not known: how much of it that takes."""
-    if host.ram_mib is not None or not Question.of(model, host, ask).model.geometry.experts:
+    if host.ram_mib is not None or not model.geometry.experts:
         return
     found = fits(ask, host.model_copy(update={"ram_mib": 1 << 24}))
     if found and (choice := found.chosen) and choice.expert_layers:

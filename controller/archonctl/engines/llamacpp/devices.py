@@ -73,6 +73,8 @@ def layer_devices(layers: int, offload: Offload, free: Sequence[float]) -> list[
     wanted = layers + 1 if offload.gpu_layers is None else offload.gpu_layers
     first = max(layers + 1 - wanted, 0)
     count = min(wanted, layers + 1) if free else 0
+    if len(free) == 1:
+        return [None if il < first or il - first >= count else 0 for il in range(layers + 1)]
     points = _split_points(offload.tensor_split, free)
     return [
         None if il < first or il - first >= count else bisect_right(points, _f32(_f32(il - first) / count))

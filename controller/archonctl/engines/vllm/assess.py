@@ -208,11 +208,10 @@ def _pools(
     if size is None or not groups or geometry is None:
         return None, None
     ceiling = max(settings.max_model_len, endpoint.contract.len)
-    low, best, high = (
-        pool_at(groups, each, kv, endpoint.contract.len, ceiling) for each in (size.low, size.best, size.high)
-    )
+    best = pool_at(groups, size.best, kv, endpoint.contract.len, ceiling)
     if settings.blocks_override or size.is_exact:
         return best, Interval.exact(best.tokens, size.source)
+    low, high = (pool_at(groups, each, kv, endpoint.contract.len, ceiling) for each in (size.low, size.high))
     # Whole requests decide the cautious end: a rest of a request holds no promise.
     least = min(low.tokens, low.seqs * endpoint.contract.len if low.seqs < endpoint.contract.seqs else low.tokens)
     ends = sorted((least / max(drift, 1.0), float(best.tokens), high.tokens / min(drift, 1.0)))

@@ -152,6 +152,8 @@ def estimate_max_len(groups: Sequence[Group], blocks: int, settings: KvSettings,
     """
     usable = blocks - settings.null_block
     low, high = 0, ceiling
+    if request_blocks(groups, ceiling, settings) <= usable:  # as nearly always
+        return ceiling
     while low < high:
         middle = (low + high + 1) // 2
         if request_blocks(groups, middle, settings) <= usable:
