@@ -25,6 +25,7 @@ from archonctl.cli.installed_text import drift_json, history_json, logs_json, st
 from archonctl.cli.output import error_json
 from archonctl.cli.stored_text import shown_json
 from archonctl.cli.up_text import up_json
+from archonctl.cli.watch_json import watch_json
 from archonctl.deployment.load import load_endpoint
 from archonctl.doctor.values import Status as DoctorStatus
 from archonctl.errors import ArchonError
@@ -38,7 +39,9 @@ from archonctl.memory.interval import Source
 from archonctl.model.as_json import facts_json
 from archonctl.model.geometry import AttentionKind, ModelFacts, RecurrentKind, TensorClass
 from archonctl.model.inspect import inspect_model
+from archonctl.observe.catalogue import Look
 from archonctl.observe.failures import Failure
+from archonctl.observe.watch import Level
 from archonctl.plan.as_json import plan_json
 from archonctl.plan.build import plan_endpoint
 from archonctl.plan.values import PlanVerdict
@@ -59,6 +62,7 @@ from archonctl.service.turn import Attempt, AttemptWord
 from archonctl.service.unit import UnitState
 from archonctl.service.values import Ended, UpResult
 from support.engines import wait_for
+from support.watched import CASES as WATCHED
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / "docs" / "schemas"
@@ -99,6 +103,7 @@ VERBS = {
     "drift",
     "logs",
     "failures",
+    "watch",
     "error",
 }
 _FILES = Registry().with_resources((f"{name}.json", Resource.from_contents(s)) for name, s in SCHEMAS.items())
@@ -235,6 +240,8 @@ ENUMS = [
     ("up-1", ("properties", "verdict"), VerdictWord),
     ("apply-1", ("properties", "outcome"), Outcome),
     ("status-1", ("properties", "endpoints", "items", "properties", "word"), StatusWord),
+    ("watch-1", ("properties", "findings", "items", "properties", "level"), Level),
+    ("watch-1", ("properties", "endpoints", "items", "properties", "blind", "items", "properties", "look"), Look),
     ("status-1", ("properties", "endpoints", "items", "properties", "recheck", "properties", "word"), RecheckWord),
     ("apply-1", ("properties", "attempts", "items", "properties", "verdict"), AttemptWord),
     ("up-1", ("properties", "engine", "properties", "mode"), Mode),
@@ -902,6 +909,15 @@ WRONG: dict[str, list[Change]] = {
         (("failures", 0, "endpoint"), ""),
         (("since",), None),
     ],
+    "watch-1": [
+        (("memory", 0, "card"), ""),
+        (("memory", 0, "used_bytes"), -1),
+        (("memory", 0, "planned", 0, "class"), "vram"),
+        (("endpoints", 0, "verdict"), "fine"),
+        (("endpoints", 0, "kv_usage"), "41%"),
+        (("findings", 0, "level"), "error"),
+        (("findings", 0, "endpoint"), ""),
+    ],
     "logs-1": [(("lines",), "a line"), (("invocation",), ""), (("unit",), None)],
     "stop-1": [
         (("stopped",), "pid 4242"),
@@ -1009,6 +1025,7 @@ def changed() -> dict[str, Value]:
         "drift-1": drift_json([Drift("tiny", new, (finding,), ("environment",)), Drift("x", "", (), ("all",))]),
         "logs-1": logs_json("tiny", "archon@tiny.service", "", ["a line"]),
         "failures-1": failures_json([Failure(1.5, "", "kv_cache", "engine", "out of memory", "torch")], "-7d"),
+        "watch-1": watch_json(WATCHED["archon"]),
     }
     found_value: dict[str, Value] = json.loads(json.dumps(value))
     return found_value
@@ -1054,3 +1071,8 @@ def test_a_missing_a_foreign_and_a_renamed_key_are_rejected(good: dict[str, Valu
 def test_a_plan_in_process_is_the_plan_of_the_command(good: dict[str, Value]) -> None:
     plan = plan_json(plan_endpoint(load_endpoint(REPOSITORY / "env" / "archon.toml", {}, {})))
     assert json.loads(json.dumps(plan)) == good["plan-1"]
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_whatever_is_watched(name: str) -> None:
+    _check(json.loads(json.dumps(watch_json(WATCHED[name]))))

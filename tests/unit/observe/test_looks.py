@@ -22,7 +22,7 @@ from archonctl.observe.board import Board
 from archonctl.observe.catalogue import metrics
 from archonctl.observe.endpoint_look import StartLimit, state_look, unit_look
 from archonctl.observe.engine_look import engine_look
-from archonctl.observe.exporter import Looker
+from archonctl.observe.exporter import EVERY_S, PLAN_EVERY_S, Looker
 from archonctl.observe.host_look import host_look
 from archonctl.observe.plan_look import plan_look
 from archonctl.observe.serve import serving, text
@@ -316,3 +316,7 @@ def test_hostile_label_values_stay_within_their_quotes() -> None:
     board.put("a", "unit", [sample("archon_unit_refusal", "a", 'x"}\n# HELP evil', value=1)])
     lines = [line for line in text(board).splitlines() if "evil" in line]
     assert lines == [r'archon_unit_refusal{code="x\"}\n# HELP evil",endpoint="a"} 1.0']
+
+
+def test_a_plan_is_made_again_before_the_one_before_is_withdrawn() -> None:
+    assert PLAN_EVERY_S + 2 * EVERY_S < Board().stale_s
