@@ -100,3 +100,11 @@ def test_adapters_take_their_room_or_leave_the_pool_unknown() -> None:
     assert 0 < tokens(endpoint(**lora), on(24_000)) < tokens(endpoint(), on(24_000))
     plan = judged_plan("e", endpoint(**lora), on(24_000), model(*["full"] * 30, experts=8))
     assert (plan.verdict, "LoRA slots" in plan.forecast.method) == ("unknown", True)
+
+
+def test_a_stage_of_states_alone_bounds_no_tokens_and_a_model_of_them_has_no_law() -> None:
+    mixed = model(*["recurrent"] * 15, *["full"] * 15)
+    assert tokens(endpoint(pp=2), on(24_000, 2), mixed) > 0
+    plan = judged_plan("e", endpoint(), on(24_000), model(*["recurrent"] * 30), detail=True)
+    assert plan.verdict == "unknown"
+    assert "no layer keeps keys and values" in plan.forecast.method

@@ -88,7 +88,7 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
 def _binding(
     endpoint: Endpoint, settings: Settings, host: Host, stages: tuple[Stage, ...], slots: int | None
 ) -> tuple[Stage, Rates | None, Pool]:
-    """The stage with the fewest tokens, which all others follow; its rates and its pool.
+    """The stage with the fewest tokens, which all others follow, of those that keep any; its rates and its pool.
 
     ``slots`` are bytes of LoRA slots, which are there before the pools are sized (srt/model_executor/model_runner.py);
     None where no law covers them.
@@ -99,7 +99,8 @@ def _binding(
         each = _rates(geometry, settings, endpoint.engine.version) if geometry else None
         pool = _capped(_pool(endpoint, settings, host, stage.model, each, _with(stage.weights, slots)), settings)
         found.append((stage, each, pool))
-    return min(found, key=lambda one: one[2].tokens.best if one[2].tokens else -1)
+    keeping = [one for one in found if one[1] is None or one[1].token or one[1].sliding] or found
+    return min(keeping, key=lambda one: one[2].tokens.best if one[2].tokens else -1)
 
 
 def _with(weights: Interval | None, slots: int | None) -> Interval | None:
@@ -137,6 +138,8 @@ def _pool(
     cards = host.cards[: settings.ranks]
     if each is None:
         reasons.append(model.geometry_reason if model else "the model was not read")
+    elif not each.token and not each.sliding:
+        reasons.append("no layer keeps keys and values, and what bounds requests of states alone has no law here")
     elif not settings.fraction:
         reasons.append("mem-fraction-static is not set, and the share that SGLang takes by itself is not known here")
     elif len(cards) < settings.ranks:
