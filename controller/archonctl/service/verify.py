@@ -22,6 +22,7 @@ from archonctl.errors import ArchonError, HostRefusal, NoEvidence
 from archonctl.ledger.as_json import ledger_json
 from archonctl.ledger.reader import LedgerReader
 from archonctl.ledger.refusal import refusal
+from archonctl.ledger.values import BootLedger
 from archonctl.probe.address import speaks_tls
 from archonctl.probe.identity import Process
 from archonctl.probe.run import probe_endpoint
@@ -36,6 +37,7 @@ from archonctl.service.events import Event, OnEvent, Phase
 from archonctl.service.follow import EngineExited, Limits, check_listener, follow, http_health
 from archonctl.service.identity import add_identity, look_at_unit
 from archonctl.service.journal import JournalTail
+from archonctl.service.kept_boot import LOG_NAME, fuller, kept_boot
 from archonctl.service.locate import locate_in_journal
 from archonctl.service.place import Place
 from archonctl.service.preflight import connect_host, split_listen
@@ -109,7 +111,9 @@ def verify_installed(
     with contextlib.suppress(OSError):
         place.refusal(name).unlink(missing_ok=True)
     began = time.monotonic()
-    judge = _Judge(release, unit, state, place.user, depth, deadline, when_idle)
+    folder = EndpointState(place.state, name).folder
+    boot = kept_boot(folder, release.digest[:DIGEST_CHARS], state.invocation) if state.active == "active" else None
+    judge = _Judge(release, unit, state, place.user, depth, deadline, when_idle, boot)
     engine = UnitProcess(unit, state, 0.0, user=place.user)
 
     seen: list[Process] = []
@@ -133,7 +137,6 @@ def verify_installed(
     if seen:
         add_identity(found, seen[-1])
     verified, stored = _record(name, place, release, state, depth, found, time.monotonic() - began)
-    folder = EndpointState(place.state, name).folder
     if trouble := keep_or_say(folder, release.digest[:DIGEST_CHARS], "verify", stored, time.time()):
         on_event(Event("verdict", trouble, time.monotonic() - began))
     if found.get("code") in _MAY_PASS and state.active == "activating":
@@ -173,6 +176,8 @@ class _Judge:
     depth: Depth
     deadline: float | None
     when_idle: bool = False
+    kept_boot: BootLedger | None = None
+    """The boot of this start as an earlier verdict read it."""
 
     def run(self, send: Send) -> Message:
         """The verdict as a value; an error that is one for people becomes a verdict too."""
@@ -189,7 +194,9 @@ class _Judge:
             return _failed("broken", err, ledger_json(reader.result()), final=_is_final(reader))
         except ArchonError as err:
             return _failed("broken" if err.exit_code == 1 else "no evidence", err)
-        ledger = reader.result()
+        ledger, log_name = reader.result(), "the boot log"
+        if then := fuller(ledger, self.kept_boot):
+            ledger, log_name = then, LOG_NAME
         say("ready", f"answers after {boot_s:.1f} s; asking it for {loaded.endpoint.contract.seqs} full heights")
         verdict = probe_endpoint(
             loaded.endpoint,
@@ -198,6 +205,7 @@ class _Judge:
             legs=self.depth,
             deadline=self.deadline,
             extras=Extras(when_idle=self.when_idle),
+            log_name=log_name,
             on_progress=lambda at: say("probe", _progress(at), _share(at), progress=True),
             on_leg=lambda leg: say("probe", _leg(leg)),
         )

@@ -104,10 +104,24 @@ def test_enabled_it_verifies_after_boot_and_the_evidence_is_young_again(running:
     assert metric(running, "archon_evidence_age_seconds") < time.time() - before
     assert running.show(UNIT, "MainPID") == pid
     assert "OnCalendar" in running("systemctl", "show", TIMER, "-p", "TimersCalendar")
-    stored = running("ls", "/var/lib/archon/again/verdicts/" + running("readlink", "/var/lib/archon/again/releases/current"))
+    stored = running(
+        "ls", "/var/lib/archon/again/verdicts/" + running("readlink", "/var/lib/archon/again/releases/current")
+    )
     assert len(stored.splitlines()) >= 2, "the verdict is not kept"
     assert "again" in running.run("/usr/bin/archonctl", "status").stdout
     assert not called(running)
+
+
+def test_a_journal_that_was_rotated_away_takes_no_evidence_away(running: Box) -> None:
+    running("sh", "-c", "sleep 2; journalctl --rotate; journalctl --vacuum-time=1s")
+    said = running("journalctl", "-u", UNIT, "-o", "cat", "--no-pager", "SYSLOG_IDENTIFIER=archon-start")
+    assert "n_ctx" not in said, "the boot log is still there"
+    running("systemctl", "start", AGAIN, timeout=120)
+    found = verdict(running)
+    assert found["verdict"] == "holds"
+    assert found["probe"]["facts"]["kv_tokens_logged"] == 1024
+    (leg,) = (leg for leg in found["probe"]["legs"] if leg["id"] == "ledger")
+    assert (leg["status"], "kept with an earlier verdict" in str(leg)) == ("pass", True)
 
 
 def test_it_waits_while_others_use_the_engine(running: Box) -> None:
