@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from archonctl.catalogue.layers import geometry_of, missing_kinds
-from archonctl.catalogue.quants import CLASSES, QuantLaw, even_law, law_bytes, quant_laws, scaled, size_of
+from archonctl.catalogue.quants import CLASSES, QuantLaw, even_law, fitted_law, law_bytes, quant_laws, scaled, size_of
 from archonctl.catalogue.schema import GeometryRow, ModelRow, QuantRow
 from archonctl.catalogue.values import CatalogueModel, Quant
 from archonctl.errors import DeclarationError
-from archonctl.model.geometry import TensorClass
+from archonctl.model.geometry import Geometry, TensorClass
 
 BITS = (0.5, 40.0)
 """A parameter has between half a bit and 32 bits (and scales): anything else is a slip of units."""
@@ -80,7 +80,7 @@ def model_of(row: ModelRow, origin: str) -> CatalogueModel:
         params_total=total,
         params_active=total - idle,
         trained_context=row.trained_context,
-        quants=tuple(_quant(row, quant, parameters, row.repo) for quant in row.quant),
+        quants=tuple(_quant(row, quant, geometry, parameters, row.repo) for quant in row.quant),
         source=row.source or "",
         origin=origin,
         aliases=row.aliases,
@@ -96,8 +96,9 @@ def _parameters(row: ModelRow) -> dict[TensorClass, int]:
     return {} if said is None else {cls: count for cls in CLASSES if (count := getattr(said, cls))}
 
 
-def _quant(row: ModelRow, quant: QuantRow, parameters: dict[TensorClass, int], repo: str) -> Quant:
+def _quant(row: ModelRow, quant: QuantRow, geometry: Geometry, parameters: dict[TensorClass, int], repo: str) -> Quant:
     law = quant_laws().get(quant.name) or even_law(quant.name, quant.engines)
+    law = fitted_law(law, parameters.get("dense_ffn", 0), geometry.hidden, len(geometry.layers) - geometry.nextn_layers)
     parts = law_bytes(_served_by(law, quant), parameters, row.towers or 0)
     return Quant(
         name=quant.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, get_args
@@ -12,12 +12,15 @@ from typing import Any, get_args
 from archonctl.memory.interval import Interval
 from archonctl.model.geometry import TensorBytes, TensorClass
 
+BLOCK = 256
+"""Values of a block of the K types (QK_K of llama.cpp's ggml-common.h)."""
 CLASSES: tuple[TensorClass, ...] = get_args(TensorClass)
 
 
 @dataclass(frozen=True, slots=True)
 class QuantLaw:
-    """Bits a parameter by class; ``tied`` is that of an embedding which is also the output."""
+    """Bits a parameter by class; ``tied`` is that of an embedding which is also the output, ``narrow`` that of a
+    feed-forward part whose rows make no whole blocks."""
 
     name: str
     engines: tuple[str, ...]
@@ -27,6 +30,7 @@ class QuantLaw:
     spread_experts: float
     dtype: str
     source: str
+    narrow: float | None = None
 
 
 @cache
@@ -40,12 +44,20 @@ def _law(name: str, row: Mapping[str, Any]) -> QuantLaw:
     bits: dict[TensorClass, float] = {cls: row.get(cls, row["bits"]) for cls in CLASSES}
     tied = row.get("tied", bits["embedding"])
     spreads = row["spread"], row.get("spread_experts", row["spread"])
-    return QuantLaw(name, tuple(row["engines"]), bits, tied, *spreads, row["dtype"], row["source"])
+    return QuantLaw(name, tuple(row["engines"]), bits, tied, *spreads, row["dtype"], row["source"], row.get("narrow"))
 
 
 def even_law(name: str, engines: tuple[str, ...]) -> QuantLaw:
     """Where no law is known: the published bytes are shared out evenly over the parameters."""
     return QuantLaw(name, engines, dict.fromkeys(CLASSES, 8.0), 8.0, 0.0, 0.0, name, "the published bytes")
+
+
+def fitted_law(law: QuantLaw, dense_ffn: int, hidden: int, layers: int) -> QuantLaw:
+    """The law for a dense model whose feed-forward parts are three matrices a layer; any other keeps it as it is."""
+    width, rest = divmod(dense_ffn, 3 * hidden * layers)
+    if law.narrow is None or rest or width % BLOCK == 0:
+        return law
+    return replace(law, bits={**law.bits, "dense_ffn": law.narrow})
 
 
 def law_bytes(law: QuantLaw, parameters: Mapping[TensorClass, int], towers: int) -> tuple[TensorBytes, ...]:

@@ -67,3 +67,13 @@ def test_every_law_has_a_source_and_a_spread() -> None:
     for law in quant_laws().values():
         assert law.source
         assert 0 < law.spread <= law.spread_experts < 0.2
+
+
+def test_rows_that_make_no_whole_blocks_take_larger_types() -> None:
+    """29,568 is no multiple of 256: the published Q4_K_M of Qwen2.5-72B has 47.4 GB, where Llama 3.3 70B has 42.5."""
+    sizes = {
+        name: next(quant.size for quant in SHIPPED.find(name).quants if quant.name == "Q4_K_M")
+        for name in ("qwen2.5-72b", "llama-3.3-70b")
+    }
+    assert sizes["qwen2.5-72b"].best == pytest.approx(47.42e9, rel=0.01)
+    assert sizes["llama-3.3-70b"].best == pytest.approx(42.52e9, rel=0.01)
