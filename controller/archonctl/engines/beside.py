@@ -107,8 +107,13 @@ def activation_bytes(widths: Widths, vocab: int, shape: Shape) -> Interval:
     """Peak of one rank's activations, as beside.toml explains them."""
     table = _table()["activation"]
     layers = shape.tokens * shape.element_bytes * widths.row(shape.tp)
-    best = max(layers, shape.seqs * vocab * int(table["logit_bytes"]))
+    best = max(layers, shape.seqs * vocab * logit_bytes())
     return Interval(best * table["low"], best, best * table["high"], "assumed")
+
+
+def logit_bytes() -> int:
+    """Bytes a token of the vocabulary and sequence while the next token is chosen."""
+    return int(_table()["activation"]["logit_bytes"])
 
 
 def tower_bytes(model: ModelFacts, shape: Shape) -> Interval | None:

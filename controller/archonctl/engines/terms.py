@@ -41,12 +41,18 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*(?!\s*\()\b", re.IGNORECASE)
 
 def numbers_in(terms: Sequence[Term]) -> dict[str, str]:
     """Each formula with the numbers of its terms put in, by name of the term; digits as a calculator takes them."""
-    values = {term.name: f"{term.value:.10g}" if isinstance(term.value, float) else str(term.value) for term in terms}
+    values = {term.name: _digits(term.value) for term in terms}
     return {
         term.name: _NAME.sub(lambda found: values.get(found[0], found[0]), term.formula)
         for term in terms
         if term.formula
     }
+
+
+def _digits(value: Number) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.10g}" if abs(value) < 1e9 and not value.is_integer() else f"{value:.2f}".removesuffix(".00")
 
 
 class Working:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from archonctl.deployment.schema import Boot, Contract, Endpoint, Engine, ModelRef
 from archonctl.engines import adapter
 from archonctl.engines.base import Forecast
-from archonctl.engines.terms import Working
+from archonctl.engines.terms import Working, numbers_in
 from archonctl.host.profile import Card, Host
 from archonctl.model.geometry import ModelFacts, TensorBytes
 from archonctl.model.inline import describe
-from support.working import check
+from support.working import check, comes_to
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
 import radiance_cases as radiance
@@ -31,7 +31,8 @@ def facts(name: str) -> ModelFacts:
     geometry = describe(None, name).geometry
     assert geometry is not None
     geometry = replace(geometry, trained_context=geometry.trained_context or 131_072)
-    return ModelFacts("/m", "safetensors", geometry, 1, (TensorBytes("dense_ffn", "BF16", 16 << 30, 1),), 1, {})
+    parts = (TensorBytes("dense_ffn", "BF16", 16 << 30, 1),)
+    return ModelFacts("/m", "safetensors", geometry, 1, parts, 1, {"intermediate_size": 14_336})
 
 
 def forecast(kind: str, model: str, knobs: dict[str, Any], total_mib: int = 81_920, **contract: Any) -> Forecast:
@@ -179,3 +180,13 @@ def test_a_name_stands_for_one_quantity() -> None:
     work.take("a", 1, "", "one", "config", "here")
     with pytest.raises(ValueError, match="there already"):
         work.take("a", 2, "", "another", "config", "there")
+
+
+def test_the_numbers_that_are_put_in_come_to_the_value_as_they_are_printed() -> None:
+    seen = forecast("vllm", "qwen3-32b", {"tensor-parallel-size": 2})
+    values = {term.name: term.value for term in seen.terms}
+    shown = numbers_in(seen.terms)
+    assert {"row", "activation", "memory", "blocks", "kv_tokens"} <= shown.keys()
+    for name, text in shown.items():
+        assert "e+" not in text
+        assert comes_to(text, {}) == pytest.approx(values[name], rel=1e-9), name

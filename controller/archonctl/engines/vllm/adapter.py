@@ -76,7 +76,7 @@ class VllmAdapter:
             not_modelled=(*_not_modelled(now, host, model), *beside_unknown(now, host, model)),
             problems=now.problems,
             methods=_methods(now),
-            terms=explain(now, host) if detail else (),
+            terms=explain(now, host, model) if detail else (),
         )
 
     def variables(self, endpoint: Endpoint, host: Host) -> Mapping[str, Variable]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from archonctl.engines.beside import Widths, logit_bytes
 from archonctl.engines.terms import Term, Working
 from archonctl.engines.vllm.assess import Assessment
 from archonctl.engines.vllm.groups import Group
 from archonctl.engines.vllm.kv import KvSettings, block_bytes, spec_blocks
 from archonctl.engines.vllm.pool import Pool
-from archonctl.engines.vllm.rest import Rest
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB
+from archonctl.model.geometry import ModelFacts
 
 _UTILS = "v1/core/kv_cache_utils.py"
 _SPECS = "v1/kv_cache_interface.py"
 
 
-def explain(now: Assessment, host: Host) -> tuple[Term, ...]:
+def explain(now: Assessment, host: Host, model: ModelFacts | None = None) -> tuple[Term, ...]:
     """The working of one assessment; without a known pool only what a request needs, empty without a geometry."""
     if not now.groups:
         return ()
@@ -35,7 +36,7 @@ def explain(now: Assessment, host: Host) -> tuple[Term, ...]:
     what = "of one block of the pool, on the fullest rank: the widest group decides"
     work.work("block_bytes", size, "bytes", what, _most(sizes), _UTILS)
     if now.best is not None and now.kv_tokens is not None:
-        _pool(work, now, now.best, host, size)
+        _pool(work, now, now.best, host, model, size)
     return work.terms()
 
 
@@ -71,12 +72,12 @@ def _blocks(work: Working, name: str, kind: str, window: int, kv: KvSettings) ->
     return f"ceil(len / {name}_block)"
 
 
-def _pool(work: Working, now: Assessment, best: Pool, host: Host, size: int) -> None:
+def _pool(work: Working, now: Assessment, best: Pool, host: Host, model: ModelFacts | None, size: int) -> None:
     if now.settings.blocks_override:
         key = _key(now, "num-gpu-blocks-override")
         work.take("blocks", best.plan.blocks, "blocks", "stated", "declared", key=key)
     else:
-        _memory(work, now, host)
+        _memory(work, now, host, model)
         binding = best.plan.block_bytes
         if binding != size:  # a stage with smaller blocks may still have fewer of them
             work.take("binding_bytes", binding, "bytes", "of one block on the stage that binds", "header", _UTILS)
@@ -88,7 +89,7 @@ def _pool(work: Working, now: Assessment, best: Pool, host: Host, size: int) -> 
     work.work("whole", best.seqs, "sequences", "beside the block that is held back", whole, "v1/core/block_pool.py")
 
 
-def _memory(work: Working, now: Assessment, host: Host) -> None:
+def _memory(work: Working, now: Assessment, host: Host, model: ModelFacts | None) -> None:
     """Bytes of one rank; from a card only where the card was what it was worked out from."""
     memory = now.memory.size
     if memory is None:
@@ -102,19 +103,50 @@ def _memory(work: Working, now: Assessment, host: Host) -> None:
     share = now.settings.utilisation
     work.take("share", share, "", "of it that vLLM may use", "config", "vllm/config/cache.py", key=key)
     work.estimate("weights", now.weights, "bytes", "of the fullest rank", origin="safetensors headers")
-    formula = " - ".join(["card * share - weights", *_rest(work, now.rest)])
+    formula = " - ".join(["card * share - weights", *_rest(work, now, model)])
     work.estimate("memory", memory, "bytes", "of one rank's cache", formula, "v1/worker/gpu_worker.py")
 
 
-def _rest(work: Working, rest: Rest | None) -> Iterator[str]:
+def _rest(work: Working, now: Assessment, model: ModelFacts | None) -> Iterator[str]:
     """Terms of what the share has to pay for beside them; their names."""
+    rest = now.rest
     if rest is None:
         return
     if rest.floor is not None:
         yield work.estimate("rest", rest.floor, "bytes", rest.words, origin="public boots: the widths are not known")
         return
     for part in rest.counted:
-        yield work.estimate(part.kind, part.size, "bytes", part.text, origin="engines/beside.toml")
+        formula = _activation(work, now, model) if part.kind == "activation" else ""
+        yield work.estimate(part.kind, part.size, "bytes", part.text, formula, "engines/beside.toml")
+
+
+def _activation(work: Working, now: Assessment, model: ModelFacts | None) -> str:
+    """Terms of the larger of two stages, layers and logits; the formula over them."""
+    widths, geometry = Widths.of(model), model.geometry if model else None
+    if widths is None or geometry is None:
+        return ""
+    settings, config = now.settings, "config.json"
+    key = _key(now, "max-num-batched-tokens")
+    work.take("batched", settings.batched_tokens, "tokens", "of the largest batch", "config", "config.py", key=key)
+    key = _key(now, "max-num-seqs")
+    work.take("most_seqs", settings.max_num_seqs, "sequences", "at once", "declared", "contract.seqs", key=key)
+    work.take("element", settings.model_bytes, "bytes", "of the model's dtype", "config", "dtype")
+    key = _key(now, "tensor-parallel-size")
+    work.take("tp", settings.tp, "ranks", "that share a layer", "config", "vllm/config/parallel.py", key=key)
+    work.take("vocab", geometry.vocab, "tokens", "of the vocabulary", "header", config)
+    work.take("hidden", widths.hidden, "elements", "of the residual stream", "header", config)
+    work.take("ff", widths.ff, "elements", "of a dense feed-forward layer", "header", config)
+    widest = "3 * ff / tp"
+    if widths.expert_ff:
+        work.take("expert_ff", widths.expert_ff, "elements", "of an expert", "header", config)
+        work.take("used", widths.experts_used, "experts", "of one token", "header", config)
+        widest = f"max({widest}, used * (max(2 * expert_ff / tp, hidden) + expert_ff / tp))"
+    what = "alive at once for one token"
+    work.work("row", widths.row(settings.tp), "elements", what, f"3 * hidden + {widest}", "engines/beside.toml")
+    work.take(
+        "logit", logit_bytes(), "bytes", "a token of the vocabulary while sampling", "assumed", "engines/beside.toml"
+    )
+    return "max(batched * element * row, most_seqs * vocab * logit)"
 
 
 def _key(now: Assessment, knob: str) -> str:
