@@ -30,7 +30,8 @@ VERSIONS = {"vllm": "0.32.0", "sglang": "0.5.3", "llamacpp": "b11434"}
 def facts(name: str) -> ModelFacts:
     geometry = describe(None, name).geometry
     assert geometry is not None
-    geometry = replace(geometry, trained_context=geometry.trained_context or 131_072)
+    hidden, vocab = geometry.hidden or 4096, geometry.vocab or 151_936
+    geometry = replace(geometry, trained_context=geometry.trained_context or 131_072, hidden=hidden, vocab=vocab)
     parts = (TensorBytes("dense_ffn", "BF16", 16 << 30, 1),)
     return ModelFacts("/m", "safetensors", geometry, 1, parts, 1, {"intermediate_size": 14_336})
 
