@@ -91,6 +91,7 @@ class Watcher:
     def _look(self) -> None:
         self._looker.once()
         self._looked = True
+        self._stop.wait(self._every_s)  # an engine that was just asked would be called late
         self._looker.run(self._stop, self._every_s)
 
     def _find(self) -> None:
