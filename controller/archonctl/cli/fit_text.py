@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 
 from archonctl.cli.output import Output
+from archonctl.fit.as_json import declaration_of
 from archonctl.fit.values import Choice, FitResult, Refusal
 from archonctl.memory.interval import GIB, Interval
 
@@ -66,14 +66,13 @@ def _choice(choice: Choice, out: Output) -> list[str]:
 
 
 def _declared(choice: Choice, out: Output) -> list[str]:
-    """What a declaration of it says beside contract and model; ``archonctl plan`` judges the same."""
-    engine = choice.endpoint.engine
-    knobs = [f"{name} = {json.dumps(value)}" for name, value in engine.knobs.items()]
-    names = [f'{name} = "{value}"' for name, value in engine.env.items()]
-    lines = [f'[engine] kind = "{engine.kind}"']
-    lines += [f"[engine.knobs] {', '.join(knobs)}"] if knobs else []
-    lines += [f"[engine.env] {', '.join(names)}"] if names else []
-    return [out.paint(part, "cyan") for line in lines for part in _wrapped("", line, out)]
+    """A whole declaration, to be copied into a file; ``archonctl plan`` of it says the same."""
+    import tomli_w
+
+    said = declaration_of(choice.endpoint) | {"host": {"detect": True}}
+    said["engine"] = {key: value for key, value in said["engine"].items() if value}
+    lines = [line for line in tomli_w.dumps(said).splitlines() if line]
+    return ["  as a declaration (archonctl plan FILE):", *(out.paint(f"    {line}", "cyan") for line in lines)]
 
 
 def _speed(name: str, rate: Interval | None, note: str, out: Output) -> list[str]:

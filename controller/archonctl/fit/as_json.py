@@ -47,11 +47,12 @@ def _choice(choice: Choice) -> dict[str, Any]:
         "expert_layers_in_ram": choice.expert_layers,
         "kv": {"asked": choice.kv.asked, "served": choice.kv.dtype},
         "throughput": _throughput(choice.throughput) if choice.throughput else None,
-        "declaration": _declaration(choice.endpoint),
+        "declaration": declaration_of(choice.endpoint),
     }
 
 
-def _declaration(endpoint: Endpoint) -> dict[str, Any]:
+def declaration_of(endpoint: Endpoint) -> dict[str, Any]:
+    """What a declaration of it says, but for its host: as TOML it is one."""
     contract, engine = endpoint.contract, endpoint.engine
     return {
         "contract": {"seqs": contract.seqs, "len": contract.len, "kv_dtype": contract.kv_dtype},

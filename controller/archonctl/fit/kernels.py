@@ -38,16 +38,14 @@ class Kernel:
         at = _number(target)
         return bool(self.minimum) and _number(self.minimum) <= at and (not self.below or at < _number(self.below))
 
-    @property
-    def needs(self) -> str:
-        """What it asks of a card, in words."""
-        parts = []
-        if self.minimum:
-            parts.append(
-                f"compute capability {self.minimum}" + (f" to below {self.below}" if self.below else " or more")
-            )
-        parts += [", ".join(self.gfx)] if self.gfx and "*" not in self.gfx else []
-        return ", or ".join(parts) or "no card"
+    def needs(self, maker: str = "") -> str:
+        """What it asks of a card, in words; of a card of one maker, where it runs on any of that."""
+        nvidia = f"compute capability {self.minimum}" + (f" to below {self.below}" if self.below else " or more")
+        parts = {
+            "nvidia": nvidia if self.minimum else "",
+            "amd": ", ".join(self.gfx) if "*" not in self.gfx else "",
+        }
+        return parts.get(maker) or ", or ".join(filter(None, parts.values())) or "no card"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def _capability(engine: str, kind: str, asked: Gate, group: Group, others: tuple
         return f"{what} under {engine}: nothing here says which cards run it"
     runs = _would_run(tuple((each.name, each.engines) for each in others), card.target)
     here = f"{card.name} has {word} {card.target}" if card.target else f"{card.name} has none"
-    message = f"{what} under {engine} needs the kernel {row.kernel} ({row.needs}); {here}"
+    message = f"{what} under {engine} needs the kernel {row.kernel} ({row.needs(card.maker)}); {here}"
     unpacked = next((each for each in asked.missing if each.weight_only and each.covers(card.target)), None)
     if unpacked:
         message += f"; --weight-only takes {unpacked.kernel}"
