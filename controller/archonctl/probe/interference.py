@@ -59,9 +59,13 @@ async def _disturbed(session: Session, shape: Shape, prompt: Prompt) -> dict[str
             after = await counters(session)
     except TimeoutError:
         raise unseen("interference-unseen", f"no figures in {bound_s:.0f} s") from None
+    else:  # a stream that is cut off may pass for somebody else's until the engine notices
+        await asyncio.wait({stream}, timeout=session.limits.idle_s)
     finally:
-        stream.cancel()
+        cut_off = stream.cancel()
         await asyncio.gather(stream, return_exceptions=True)
+    if cut_off:
+        await wait_idle(session)
     return _figures(watch, (watch.sent, sent, until), (zero, alone, after), other, was_there)
 
 

@@ -12,6 +12,7 @@ import pytest
 from archonctl.deployment.schema import Container, Endpoint, Prediction
 from archonctl.ledger.values import BootLedger, Reading, Remark
 from archonctl.memory.interval import Interval
+from archonctl.probe import engine as probing
 from archonctl.probe.budget import costs
 from archonctl.probe.identity import Process, argv_runs, judge_identity, process_from, process_json
 from archonctl.probe.run import probe_endpoint
@@ -61,6 +62,14 @@ def test_an_engine_that_counts_its_steps_is_believed_before_the_stream() -> None
     found = leg(verdict, "interference")
     assert (found.numbers["step_ms"], found.numbers["step_ms_source"]) == (18.7, "engine counter"), told(verdict)
     assert found.numbers["draft_acceptance"] == 0.74
+
+
+def test_the_stream_of_the_measurement_itself_is_not_taken_for_one_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It outlives the prompt beside it, and the engine keeps its slot for a while after it was cut off."""
+    monkeypatch.setattr(probing, "LINGERS_S", 0.1)
+    with lying_server(Engine(window=2100, step_s=0.004, lingers_s=0.6)) as server:
+        verdict = probe(server, length=2000, legs="admission", extras=Extras(interference=True))
+    assert leg(verdict, "interference").status == "pass", told(verdict)
 
 
 def test_answers_too_short_to_measure_take_nothing_from_the_verdict() -> None:
