@@ -55,7 +55,7 @@ EVENTS = st.builds(
 )
 BODIES = st.lists(EVENTS | st.binary(max_size=30) | st.just(b"data: [DONE]\n\n"), max_size=6).map(b"".join)
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 async def _served(wire: bytes, cut: int, work: str) -> Answer | Seen | Fault:

@@ -149,7 +149,10 @@ def test_growing_memory_is_progress(launch: Launch, free_port: int) -> None:
     assert "not ready after 3 s" in caught.value.message
 
 
-def test_a_flooding_engine_is_still_seen_to_be_ready(launch: Launch, free_port: int) -> None:
+def test_a_flooding_engine_is_still_seen_to_be_ready(
+    launch: Launch, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("archonctl.service.follow.DRAIN_S", 2.0)
     process = launch("flood", "--port", str(free_port), log_cap_bytes=8 << 20, log_head_bytes=1 << 20)
     assert boot(process, free_port).lines > 0
 
