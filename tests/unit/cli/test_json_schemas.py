@@ -20,6 +20,7 @@ from referencing import Registry, Resource
 from archonctl.catalogue.as_json import added_json
 from archonctl.catalogue.entry import Entry, entry_of
 from archonctl.cli.apply_text import result_json
+from archonctl.cli.compare_text import compare_json
 from archonctl.cli.failures_text import failures_json
 from archonctl.cli.installed_text import drift_json, history_json, logs_json, status_json
 from archonctl.cli.output import error_json
@@ -40,7 +41,10 @@ from archonctl.model.as_json import facts_json
 from archonctl.model.geometry import AttentionKind, ModelFacts, RecurrentKind, TensorClass
 from archonctl.model.inspect import inspect_model
 from archonctl.observe.catalogue import Look
+from archonctl.observe.compare import compare
+from archonctl.observe.entries import entries, entry_json
 from archonctl.observe.failures import Failure
+from archonctl.observe.side import side_of
 from archonctl.observe.watch import Level
 from archonctl.plan.as_json import plan_json
 from archonctl.plan.build import plan_endpoint
@@ -62,6 +66,7 @@ from archonctl.service.turn import Attempt, AttemptWord
 from archonctl.service.unit import UnitState
 from archonctl.service.values import Ended, UpResult
 from support.engines import wait_for
+from support.recorded import DAY, record_week
 from support.watched import CASES as WATCHED
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -903,6 +908,19 @@ WRONG: dict[str, list[Change]] = {
         (("endpoints", 0, "findings", 0, "message"), ""),
         (("endpoints", 0, "unchecked"), None),
     ],
+    "history-entry-1": [
+        (("kind",), "line"),
+        (("predictions", 0, "score"), "near"),
+        (("live_tokens",), "many"),
+        (("file",), ""),
+    ],
+    "compare-1": [
+        (("rows", 0, "section"), "speed"),
+        (("was", "release"), "1f0c"),
+        (("same",), None),
+        (("rows", 0, "delta"), GONE),
+    ],
+    "report-1": [(("bytes",), 0), (("endpoints",), [""]), (("file",), "")],
     "failures-1": [
         (("counts", 0, "class"), "vram"),
         (("failures", 0, "by"), "me"),
@@ -944,6 +962,17 @@ def _verified(up: Value) -> Value:
     return {"schema": "archonctl.verify/1", "endpoint": "small", "verdict": "holds", **found, **where, **when}
 
 
+def _recorded(folder: Path) -> dict[str, Value]:
+    """What is told of an endpoint with a past."""
+    installed = record_week(folder / "root", "archon", 3 * DAY)
+    sides = [side_of(installed, digest) for digest in installed.digests()[:2]]
+    found = {
+        "history-entry-1": entry_json(entries(installed).found[-1]),
+        "compare-1": compare_json(compare(*sides), everything=True),
+    }
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
 @pytest.fixture(scope="module")
 def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> dict[str, Value]:
     """One good value of each schema."""
@@ -973,6 +1002,8 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "verify-1": _verified(up),
         "verdict-1": json.loads(json.dumps(shown_json(read_stored(_verified(up)), "/state/v.json"))),
         "predictions-1": ask("predictions", "--figures"),
+        **_recorded(folder),
+        "report-1": ask("report", "--all", "--html", folder / "page.html", env={"ARCHON_STATE_DIR": str(folder)}),
         "doctor-1": ask("doctor", "env/archon.toml", "--check", "declaration"),
         "host-1": ask("host", "ttm", "--persist", "--target", "100"),
         "install-1": ask("install", "--root", folder / "image"),

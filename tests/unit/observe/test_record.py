@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
 
 from archonctl.cli.compare_text import compare_json
 from archonctl.cli.history_export import COLUMNS, csv_text
@@ -43,7 +44,9 @@ def cli(root: Path, run_cli: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def schema(repository: Path, name: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads((repository / f"docs/schemas/{name}-1.json").read_text()))
+    files = {path.name: json.loads(path.read_text()) for path in (repository / "docs/schemas").glob("*.json")}
+    others = Registry().with_resources((key, Resource.from_contents(value)) for key, value in files.items())
+    return Draft202012Validator(files[f"{name}-1.json"], registry=others)
 
 
 def test_an_export_has_every_event_and_verdict_with_what_was_seen(cli: Callable[..., Any], repository: Path) -> None:
