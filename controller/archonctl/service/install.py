@@ -37,8 +37,9 @@ _UNIT_FILES = (
     "archon-verify@.service",
     "archon-verify@.timer",
     "archon-failed@.service",
-    "archon-exporter.service",
 )
+_SYSTEM_UNIT_FILES = (*_UNIT_FILES, "archon-exporter.service")
+"""One exporter shows every endpoint of the machine; a user starts one by hand."""
 _LIBEXEC = ("archon-start", "archon-failed")
 _LAUNCHER = """\
 #!{python} -I
@@ -170,7 +171,7 @@ def system_layout(python: str) -> Layout:
     """What a system gets. ``python`` is the interpreter in the launcher's first line."""
     units, scripts = shipped("units"), shipped("scripts")
     files: dict[str, tuple[bytes, int]] = {}
-    for name in _UNIT_FILES:
+    for name in _SYSTEM_UNIT_FILES:
         files[f"{UNITS}/{name}"] = ((units / name).read_bytes(), 0o644)
     for name in _LIBEXEC:
         files[f"{LIB}/{name}"] = ((units / "libexec" / name).read_bytes(), 0o755)
