@@ -46,7 +46,7 @@ def test_what_a_public_boot_left_for_its_cache_lies_within_the_estimate(source: 
     room = Interval.rounded(card).best * share - float(weights)
     low, best, high = (room - end / GIB for end in (rest.high, rest.best, rest.low))
     assert low < float(seen) < high
-    assert best == pytest.approx(float(seen), rel=0.06)
+    assert best == pytest.approx(float(seen), rel=0.05)
 
 
 @pytest.mark.parametrize(
