@@ -51,6 +51,42 @@ def test_a_driven_card_that_tells_nothing_is_not_visible(lay: Lay) -> None:
     assert "cards with a driver: 2, that answer: 1; silent: 0000:04:00.0" in results[0].message
 
 
+def intel(device: str, driver: str = "xe", **memory: str) -> dict[str, str]:
+    """An Intel GPU at 0000:0a:00.0."""
+    pci, card = "sys/bus/pci/devices/0000:0a:00.0", "sys/class/drm/card7"
+    files = {f"{pci}/class": "0x030000", f"{pci}/vendor": "0x8086", f"{pci}/device": device}
+    files |= {f"{card}/device/vendor": "0x8086", f"{card}/device/device": device}
+    files |= {f"{card}/device/uevent": "DRIVER=xe\nPCI_SLOT_NAME=0000:0a:00.0\n"}
+    return (
+        files | ({f"{pci}/driver": f"->x/{driver}"} if driver else {}) | {f"{card}/{k}": v for k, v in memory.items()}
+    )
+
+
+def test_cards_of_intel_count_and_the_graphics_of_its_processors_do_not(lay: Lay) -> None:
+    arc = lay(intel("0xe20b", lmem_total_bytes=str(12_192 * MIB)) | {"dev/dri/renderD128": ""})
+    assert [words(check(arc)) for check in (gpu_driver, gpu_visible, gpu_nodes)] == [[("pass", "")]] * 3
+
+
+def test_the_graphics_of_a_processor_of_intel_are_no_card(lay: Lay) -> None:
+    machine = lay(intel("0x4680", "i915"))
+    assert [words(check(machine)) for check in (gpu_driver, gpu_visible, gpu_nodes)] == [[("skip", "")]] * 3
+
+
+def test_a_card_of_intel_whose_driver_tells_no_memory_is_not_called_silent(lay: Lay) -> None:
+    results = gpu_visible(lay(intel("0xe20b", "i915")))
+    assert "tells its memory in no file" in results[0].message
+    assert "fail" not in [result.status for result in results]
+
+
+def test_a_card_of_intel_without_its_driver_is_named(lay: Lay) -> None:
+    assert words(gpu_driver(lay(intel("0xe20b", "")))) == [("fail", "driver-not-loaded")]
+
+
+def test_an_intel_card_without_a_node_is_told(lay: Lay) -> None:
+    results = gpu_nodes(lay(intel("0xe20b")))
+    assert "cards of Intel: 1, render nodes below /dev/dri: 0" in results[0].message
+
+
 def test_more_cards_declared_than_there_are(lay: Lay, archon: Subject) -> None:
     results = gpu_visible(lay(amd(0, vram=31_856, gtt=1000), subjects=(archon,)))
     assert "archon is declared for 2 cards, 1 of them can be used here" in results[0].message

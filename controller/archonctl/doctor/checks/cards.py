@@ -14,12 +14,11 @@ from archonctl.doctor.machine import Machine
 from archonctl.doctor.values import Result, failed, passed, skipped, unanswered, unseen, warned
 
 _PCI = "/sys/bus/pci/devices"
-_MAKERS = {"0x10de": "NVIDIA", "0x1002": "AMD"}
-"""Intel's are not counted: most of them are displays without memory of their own."""
+_MAKERS = {"0x10de": "NVIDIA", "0x1002": "AMD", "0x8086": "Intel"}
 _CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 
 """PCI classes of displays, 3D controllers and processing accelerators (pci.ids)."""
-_DRIVERS = {"NVIDIA": ("nvidia",), "AMD": ("amdgpu",)}
+_DRIVERS = {"NVIDIA": ("nvidia",), "AMD": ("amdgpu",), "Intel": ("xe", "i915")}
 _GIVEN_AWAY = ("vfio-pci", "pci-stub", "xen-pciback")
 _NODE = re.compile(r"nvidia[0-9]+|nvidiactl|nvidia-uvm|kfd", re.ASCII)
 _RENDER = re.compile(r"renderD[0-9]+", re.ASCII)
@@ -40,14 +39,22 @@ class PciCard:
 
 
 def pci_cards(machine: Machine) -> tuple[PciCard, ...]:
-    """The GPUs of NVIDIA and AMD on the PCI bus."""
+    """The GPUs of NVIDIA and AMD on the PCI bus, and those of Intel that the catalogue of cards has: the others are
+    displays without memory of their own."""
     read, found = machine.read, []
     for address in read.names(_PCI):
         kind, maker = read.text(f"{_PCI}/{address}/class") or "", read.text(f"{_PCI}/{address}/vendor") or ""
-        if kind.startswith(_CLASSES) and maker in _MAKERS:
+        device = read.text(f"{_PCI}/{address}/device") or ""
+        if kind.startswith(_CLASSES) and maker in _MAKERS and (maker != "0x8086" or _is_intel_card(device)):
             driver = PurePosixPath(machine.link(f"{_PCI}/{address}/driver")).name
             found.append(PciCard(address.lower(), _MAKERS[maker], driver))
     return tuple(found)
+
+
+def _is_intel_card(device: str) -> bool:
+    from archonctl.host.cards import all_cards
+
+    return any(f"8086:{device[2:].lower()}" in card.pci for card in all_cards())
 
 
 def gpu_driver(machine: Machine) -> tuple[Result, ...]:
@@ -75,7 +82,11 @@ def gpu_driver(machine: Machine) -> tuple[Result, ...]:
 
 def _none(machine: Machine) -> str:
     is_seen = bool(machine.read.names(_PCI))
-    return "no GPU of NVIDIA or AMD on the PCI bus" if is_seen else f"no GPU: {_PCI} shows no device"
+    return (
+        "no GPU of NVIDIA or AMD, and none of Intel with memory of its own, on the PCI bus"
+        if is_seen
+        else f"no GPU: {_PCI} shows no device"
+    )
 
 
 def _undriven(card: PciCard, count: int) -> Result:
@@ -93,8 +104,15 @@ def gpu_visible(machine: Machine) -> tuple[Result, ...]:
         return (_silent(late),)
     driven = [card for card in pci_cards(machine) if card.is_driven]
     seen = _seen(machine)
-    blind = [card for card in driven if card.address not in seen]
-    results = []
+    untold = [card for card in driven if card.address not in seen]
+    blind = [card for card in untold if card.maker != "Intel"]
+    results = [
+        unseen(
+            f"{card.address} (Intel, {card.driver}) tells its memory in no file", "state total_mib in a host profile"
+        )
+        for card in untold
+        if card.maker == "Intel"
+    ]
     if blind:
         notes = "; ".join(note for note in machine.host.notes if note.startswith(("NVML", "/proc/driver/nvidia")))
         where = ", ".join(card.address for card in blind)
@@ -165,6 +183,10 @@ def _short_of(driven: Counter[str], nodes: tuple[str, ...]) -> list[str]:
         renders = sum("/dri/" in node for node in nodes)
         short += [f"cards of AMD: {amd}, render nodes below /dev/dri: {renders}"] if renders < amd else []
         short += [] if "/dev/kfd" in nodes else [f"cards of AMD: {amd}, and no /dev/kfd"]
+    if intel := driven["Intel"]:
+        renders = sum("/dri/" in node for node in nodes)
+        wanted = intel + driven["AMD"]
+        short += [f"cards of Intel: {intel}, render nodes below /dev/dri: {renders}"] if renders < wanted else []
     if nvidia := driven["NVIDIA"]:
         count = sum(re.fullmatch(r"/dev/nvidia[0-9]+", node) is not None for node in nodes)
         short += [f"cards of NVIDIA: {nvidia}, nodes /dev/nvidiaN: {count}"] if count < nvidia else []
