@@ -1,4 +1,7 @@
-"""The facts of a case that a prediction may use: its flags, its card and its model; never what was observed."""
+"""The facts of a case that a prediction may use: its flags, its card and its model; never what was observed.
+
+Flags that the case states win over those that its log says the engine was asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from archonctl.errors import ModelError
+from archonctl.ledger.asked import asked_flags
 from archonctl.model.geometry import Geometry
 from archonctl.model.inline import describe
 
 _BYTES_A_TOKEN = re.compile(r"([\d,]+) ?(?:B|bytes)(?: ?/ ?| per )tok(?:en)?\b(?! per [kv]\b)", re.IGNORECASE)
 _WORKER = re.compile(r"\(Worker_TP(\d{1,3})[_ )]|\(VllmWorker rank=(\d{1,3}) ")
+_SHARED = "num_kv_shared_layers"
 _FLAG_ALIASES = {
     "tensor_parallel_size": "tp",
     "tp_size": "tp",
@@ -46,6 +51,8 @@ class CaseFacts:
     geometry: Geometry | None = None
     geometry_source: str = ""
     geometry_reason: str = ""
+    unshared: Geometry | None = None
+    """The same with rows of its own for every layer, for engines that share none (num_kv_shared_layers)."""
     token_bytes: int = 0
     card: str = ""
     card_gib: float = 0.0
@@ -93,11 +100,12 @@ class CaseFacts:
 
 def case_facts(record: Mapping[str, object]) -> CaseFacts:
     """Facts of a case, read leniently. Whatever is of an unexpected type is left out."""
-    flags = _flags(record.get("flags"))
+    stated, (logged, named) = _flags(record.get("flags")), asked_flags(record.get("log_lines"))
+    flags = {**_flags(dict(logged)), **stated}
     config = record.get("model_config")
     config = config if isinstance(config, dict) else None
     name = record.get("model")
-    name = name if isinstance(name, str) else ""
+    name = name if isinstance(name, str) and name.strip() else named
     card, gib, count = _card(record.get("gpu"))
     version = record.get("engine_version")
     found = CaseFacts(
@@ -112,12 +120,14 @@ def case_facts(record: Mapping[str, object]) -> CaseFacts:
     )
     try:
         described = describe(config, name)
+        unshared = describe({**config, _SHARED: 0}, name).geometry if config and config.get(_SHARED) else None
     except ModelError as err:
         return replace(found, geometry_reason=err.message)
     return replace(
         found,
         geometry=described.geometry,
         geometry_source=described.source,
+        unshared=unshared,
     )
 
 

@@ -12,12 +12,18 @@ DEFAULT_BLOCK = 32
 """tokens_per_block of KvCacheConfig (TensorRT-LLM llmapi/llm_args.py); engines built before 1.0 had 64."""
 
 
+FREE_FRACTION = 0.9
+"""Of the memory that is free (KvCacheConfig.kDefaultGpuMemFraction, kvCacheManager.cpp ``calculateFreeMemBytes``)."""
+
+
 def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
     """Tokens of a paged pool. Raises ArchonError for a dtype without a law."""
-    pool = ledger.get("kv_gib") or ledger.get("kv_gb_per_gpu")
+    pool, how_much = ledger.get("kv_gib") or ledger.get("kv_gb_per_gpu"), ""
     exact = ledger.get("kv_bytes")
     if exact is not None:
         pool = Interval(exact.low / GIB, exact.best / GIB, exact.high / GIB, "log")
+    if pool is None and ledger.engine == "tensorrt_llm":
+        pool, how_much = _share(facts, ledger)
     if pool is None:
         return Prediction(reason="the log names no size of the KV cache")
     if pool.best <= 0:
@@ -42,4 +48,28 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
     low, best, high = (int(part * GIB / rate) // block * block for part in (pool.low, pool.best, pool.high))
     if high // block == low // block + 1 and best != high and (pool.high - pool.best) * GIB / rate < block:
         best = round(pool.best * GIB / rate / block) * block  # rounding is finer than a block: the nearest one
-    return Prediction(best, "bytes", f"pool {pool.best:g} GiB / {how}, block {block}", low_tokens=low, high_tokens=high)
+    cap = facts.number("max_tokens_in_paged_kv_cache")
+    if how_much and cap and cap <= low:
+        return Prediction(cap, "bytes", f"max_tokens_in_paged_kv_cache, less than {how_much}", "", cap, cap)
+    return Prediction(
+        best,
+        "bytes",
+        f"pool {how_much or f'{pool.best:g} GiB'} / {how}, block {block}",
+        low_tokens=low,
+        high_tokens=high,
+    )
+
+
+def _share(facts: CaseFacts, ledger: BootLedger) -> tuple[Interval | None, str]:
+    """What the batch manager takes of the free memory that it prints with the total of the device.
+
+    The other line with an available size, of the PyTorch executor, is not read: there the share is taken off already
+    or not, by version.
+    """
+    free = ledger.get("available_gib")
+    if free is None or ledger.get("total_gib") is None:
+        return None, ""
+    names = ("kv_cache_free_gpu_mem_fraction", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
+    share = next((found for name in names if (found := facts.fraction(name)) is not None), FREE_FRACTION)
+    pool = Interval(free.low * share, free.best * share, free.high * share, "log")
+    return pool, f"{free.best:g} GiB free x {share:g}"

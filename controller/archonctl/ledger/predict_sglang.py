@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from archonctl.engines.sglang.kv import (
@@ -21,12 +22,18 @@ from archonctl.ledger.predict import Prediction
 from archonctl.ledger.values import BootLedger
 from archonctl.memory.interval import GIB, Interval
 
+INDEXER_PRINTED_SINCE = (0, 5, 4)
+"""From here the printed size of a pool of latents has the keys of its indexer in it (sglang pull request 11309)."""
 COARSE = 0.02
 """A pool printed more coarsely than this says less than the cap that was asked for."""
 
 
 def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
-    """Tokens of the target's pool on one rank. Raises ArchonError for a dtype without a law."""
+    """Tokens of the target's pool on one rank. Raises ArchonError for a dtype without a law.
+
+    A layer that reads the rows of another has rows in SGLang's pools all the same, as a boot of Gemma 4 E4B shows.
+    """
+    facts = replace(facts, geometry=facts.unshared or facts.geometry)
     dtype = facts.word("kv_cache_dtype")
     dtype = ledger.facts.get("kv_dtype", "") if dtype in ("", "auto") else dtype
     dtype = dtype or "auto"
@@ -52,7 +59,7 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
         else:
             each = in_one_pool(each)
             rate = f"{each.full:,} B a token with windows kept in full; {rate}"
-    found = _from_pools(ledger, each, page, rate) or _from_free(facts, ledger, each, page, rate)
+    found = _from_pools(facts, ledger, each, page, rate) or _from_free(facts, ledger, each, page, rate)
     if found is None:
         if cap:
             return Prediction(cap, "blind", "--max-total-tokens, if memory allows it")
@@ -62,7 +69,7 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
     return found
 
 
-def _from_pools(ledger: BootLedger, each: Rates, page: int, rate: str) -> Prediction | None:
+def _from_pools(facts: CaseFacts, ledger: BootLedger, each: Rates, page: int, rate: str) -> Prediction | None:
     each = replace(each, draft=0)  # the draft's pool is printed on a line of its own
     swa = ledger.get("swa_kv_gib")
     if swa is not None and each.sliding:
@@ -75,12 +82,23 @@ def _from_pools(ledger: BootLedger, each: Rates, page: int, rate: str) -> Predic
         pool = Interval(keys.low + values.low, keys.best + values.best, keys.high + values.high, "log")
     if pool is None or pool.best <= 0 or not each.full:
         return None
-    tokens = [pool_tokens(part * GIB, each.full, page) for part in (pool.low, pool.best, pool.high)]
+    printed = each.full + (each.indexer if _indexer_printed(facts, ledger) else 0)
+    tokens = [pool_tokens(part * GIB, printed, page) for part in (pool.low, pool.best, pool.high)]
     # A pool has one page more than it has tokens (memory_pool.py: the first page is a dummy).
     tokens = [max(0, count - page) for count in tokens]
+    if printed != each.full:
+        rate = f"{rate}, with {each.indexer:,} B of the indexer"
     return Prediction(
         tokens[1], "bytes", f"pool {pool.best:g} GiB / {rate}", low_tokens=tokens[0], high_tokens=tokens[2]
     )
+
+
+def _indexer_printed(facts: CaseFacts, ledger: BootLedger) -> bool:
+    """By version; one that cannot be read is taken for a newer one."""
+    for text in (ledger.engine_version, facts.version):
+        if match := re.search(r"(?<![\d.])v?0\.(\d{1,2})\.(\d{1,3})(?!\.?dev)", text):
+            return (0, int(match[1]), int(match[2])) >= INDEXER_PRINTED_SINCE
+    return True
 
 
 def _from_free(facts: CaseFacts, ledger: BootLedger, each: Rates, page: int, rate: str) -> Prediction | None:

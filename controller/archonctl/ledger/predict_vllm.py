@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from archonctl.engines.vllm.groups import Group, form_groups
-from archonctl.engines.vllm.kv import KvSettings, Meaning, plan_kv
+from archonctl.engines.vllm.kv import KvSettings, Meaning, estimate_max_len, plan_kv
 from archonctl.engines.vllm.layers import RankSettings, rank_buckets
 from archonctl.engines.vllm.rules import (
     ASCEND_BLOCK,
@@ -33,9 +33,11 @@ _BYTES = ("kv_bytes", "kv_cache_bytes", "available_bytes")
 _GIBS = ("reserved_gib", "available_gib", "kv_gib")
 _BATCHED_TOKENS = 2048
 """max_num_batched_tokens of a server on cards below 70 GiB (vllm/engine/arg_utils.py); 8,192 on larger ones."""
+_KV_SCALES = "nvidia|nemotron"
+"""Makers of NVFP4 checkpoints that ask for an fp8 cache, which "auto" obeys (kv_cache_quant_algo of NVIDIA ModelOpt).
+"""
 _NO_KV_SCALES = "redhatai|neuralmagic"
-"""NVFP4 checkpoints ask for an fp8 cache, which "auto" obeys: hf_ptq.py of NVIDIA ModelOpt has --kv_cache_qformat fp8
-by default. Those made with llm-compressor have no such scheme."""
+"""Makers whose NVFP4 checkpoints have no such scheme. Others do one or the other."""
 _DRAFTERS = ("mtp", "dflash", "eagle", "dspark")
 """Drafters as people name them beside a model."""
 
@@ -57,20 +59,44 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
         return Prediction(reason=f"no memory is left for the cache: {memory.size.best / GIB:.2f} GiB")
     if facts.geometry is None:
         return _by_rate(facts, ledger, memory)
-    if facts.word("mamba_cache_mode") == "all":
-        return Prediction(reason="with --mamba-cache-mode all a state is kept for each block, of a size not known here")
     drafts = _drafts(facts)
-    if drafts is None:
-        return Prediction(reason="a draft model shares the cache, and its layers are not known")
-    return _by_groups(facts, ledger, memory, facts.geometry, drafts)
+    if reason := _no_law(facts, ledger, drafts):
+        return Prediction(reason=reason)
+    return _by_dtype(facts, ledger, memory, facts.geometry, drafts or (0, 0))
+
+
+def _no_law(facts: CaseFacts, ledger: BootLedger, drafts: tuple[int, int] | None) -> str:
+    """Why a model of known geometry has no prediction; "" where it has."""
+    if _states_mode(facts, ledger) == "all":
+        return "with --mamba-cache-mode all a state is kept for each block, of a size not known here"
+    return "a draft model shares the cache, and its layers are not known" if drafts is None else ""
+
+
+def _by_dtype(
+    facts: CaseFacts, ledger: BootLedger, memory: _Memory, geometry: Geometry, drafts: tuple[int, int]
+) -> Prediction:
+    """By the dtype of the cache; where that is not known, only if it makes no difference."""
+    dtype = _cache_dtype(facts, ledger)
+    if dtype is not None:
+        return _by_groups(facts, ledger, memory, geometry, drafts, dtype)
+    plain, packed = (_by_groups(facts, ledger, memory, geometry, drafts, each) for each in ("auto", "fp8"))
+    if plain.kv_tokens is None or packed.kv_tokens is None or plain.kv_tokens == packed.kv_tokens:
+        return plain
+    ends = f"{plain.kv_tokens:,} tokens if not, {packed.kv_tokens:,} if so"
+    return Prediction(reason=f"whether this NVFP4 checkpoint asks for an fp8 cache is not known: {ends}")
 
 
 def _by_groups(
-    facts: CaseFacts, ledger: BootLedger, memory: _Memory, geometry: Geometry, drafts: tuple[int, int]
+    facts: CaseFacts,
+    ledger: BootLedger,
+    memory: _Memory,
+    geometry: Geometry,
+    drafts: tuple[int, int],
+    dtype: str,
 ) -> Prediction:
     """By the engine's grouping of the geometry; by the need it states itself where that is something else."""
     rules = rules_for(_version(facts, ledger))
-    rank = _rank(facts, ledger, rules, drafts)
+    rank = _rank(facts, ledger, rules, drafts, dtype)
     buckets = rank_buckets(geometry if rules.by_groups else _all_full(geometry), rank)
     managed = _managed(facts, ledger)
     groups = form_groups(buckets, stages=rank.pp, spread=rules.spread, hybrid_manager=managed)
@@ -78,9 +104,12 @@ def _by_groups(
     if not length:
         return Prediction(reason="max_model_len is not known, and the printed tokens of a hybrid depend on it")
     settings = _settings(facts, ledger, rules, length, rank)
-    low, best, high = (
-        plan_kv(groups, int(each), settings).kv_tokens for each in (memory.size.low, memory.size.best, memory.size.high)
-    )
+    plans = [plan_kv(groups, int(each), settings) for each in (memory.size.low, memory.size.best, memory.size.high)]
+    low, best, high = (plan.kv_tokens for plan in plans)
+    longest = ""
+    if ledger.get("needed_gib") is not None and plans[1].max_concurrency < 1:  # refused: no tokens are printed
+        low, best, high = (estimate_max_len(groups, plan.blocks, settings, length) for plan in plans)
+        longest = ", the longest request that fits"
     if ledger.get("needed_gib") is not None and _plain(groups):
         stated = _by_rate(facts, ledger, memory)
         if not (stated.low_tokens or 0) * 0.99 < best < (stated.high_tokens or 0) * 1.01:
@@ -88,7 +117,8 @@ def _by_groups(
                 stated, method=f"{stated.method}; the geometry ({facts.geometry_source}) would give {best:,}"
             )
     names = f"{len(groups)} group{'s' * (len(groups) > 1)} of {groups[0].layers} layers, block {groups[0].block_tokens}"
-    method = f"{memory.method} / ({names}, {rank.kv_dtype} cache, tp {rank.tp}); geometry {facts.geometry_source}"
+    law = f"({names}, {rank.kv_dtype} cache, tp {rank.tp}){longest}"
+    method = f"{memory.method} / {law}; geometry {facts.geometry_source}"
     return Prediction(best, memory.basis, method, low_tokens=low, high_tokens=high)
 
 
@@ -147,14 +177,18 @@ def _drafts(facts: CaseFacts) -> tuple[int, int] | None:
     return None
 
 
-def _rank(facts: CaseFacts, ledger: BootLedger, rules: Rules, drafts: tuple[int, int]) -> RankSettings:
+def _cache_dtype(facts: CaseFacts, ledger: BootLedger) -> str | None:
+    """As asked for or as the log says; None where the checkpoint decides and what it asks for is not known."""
     dtype = facts.word("kv_cache_dtype") or "auto"
-    if (
-        dtype == "auto"
-        and re.search("nvfp4", facts.model.lower())
-        and not re.search(_NO_KV_SCALES, facts.model.lower())
-    ):
-        dtype = "fp8"
+    if dtype == "auto":
+        dtype = ledger.facts.get("kv_dtype", "auto").lower()
+    name = facts.model.lower()
+    if dtype != "auto" or "nvfp4" not in name or re.search(_NO_KV_SCALES, name):
+        return dtype.removeprefix("torch.")
+    return "fp8" if re.search(_KV_SCALES, name) else None
+
+
+def _rank(facts: CaseFacts, ledger: BootLedger, rules: Rules, drafts: tuple[int, int], dtype: str) -> RankSettings:
     if dtype == "auto" and facts.geometry is not None and facts.geometry.indexer_dim and rules.packed_latents:
         dtype = "fp8_ds_mla"
     half = facts.word("dtype") in ("float32", "float")
@@ -162,7 +196,7 @@ def _rank(facts: CaseFacts, ledger: BootLedger, rules: Rules, drafts: tuple[int,
     return RankSettings(
         tp=facts.number("tp") or (max(facts.workers, facts.cards) if facts.workers else 1),
         pp=facts.number("pp") or 1,
-        kv_dtype=dtype.removeprefix("torch."),
+        kv_dtype=dtype,
         model_bytes=4 if half else 2,
         block_tokens=_block(facts, ledger, rules),
         kernel_tokens=DEFAULT_BLOCK,
@@ -170,6 +204,7 @@ def _rank(facts: CaseFacts, ledger: BootLedger, rules: Rules, drafts: tuple[int,
         spec_tokens=drafts[0],
         draft_layers=drafts[1],
         mla=latents(rules, facts.geometry.architecture if facts.geometry else ""),
+        latent_step=rules.latent_step,
     )
 
 
@@ -235,7 +270,7 @@ def _settings(facts: CaseFacts, ledger: BootLedger, rules: Rules, length: int, r
     shards = max(1, facts.number("dcp"), _count(ledger, "dcp"), _count(ledger, "cp")) * max(
         1, facts.number("pcp") if rules.prefill_shards else 1, _count(ledger, "pcp")
     )
-    asked, mode = facts.switch("enable_prefix_caching"), facts.word("mamba_cache_mode")
+    asked, mode = facts.switch("enable_prefix_caching"), _states_mode(facts, ledger)
     state = facts.geometry.recurrent if facts.geometry is not None else None
     aligned = aligned_states(rules, asked, mode, facts.geometry)
     return KvSettings(
@@ -249,6 +284,13 @@ def _settings(facts: CaseFacts, ledger: BootLedger, rules: Rules, length: int, r
         null_block=rules.null_block,
         blocks_override=facts.number("num_gpu_blocks_override"),
     )
+
+
+def _states_mode(facts: CaseFacts, ledger: BootLedger) -> str:
+    """--mamba-cache-mode: what came of it as the log says, else as asked for."""
+    if ledger.has("prefix-caching-disabled"):
+        return "none"
+    return ledger.facts.get("mamba_cache_mode", "").lower() or facts.word("mamba_cache_mode")
 
 
 def _count(ledger: BootLedger, name: str) -> int:

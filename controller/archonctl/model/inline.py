@@ -27,7 +27,7 @@ _ALIASES = {
     "kv_heads": ("kv_heads", "num_key_value_heads", "n_kv_heads", "num_kv_heads", "n_head_kv"),
     "head_dim": ("head_dim", "head_size", "head_dimension", "d_head"),
     "k_dim": ("head_dim_k", "k_head_dim", "qk_head_dim"),
-    "v_dim": ("head_dim_v",),
+    "v_dim": ("head_dim_v", "v_head_dim"),
     "k_width": ("n_embd_k_gqa",),
     "v_width": ("n_embd_v_gqa",),
     "full": (
@@ -42,8 +42,12 @@ _ALIASES = {
     "window": ("sliding_window", "window", "sliding_window_size", "swa_window", "window_size"),
     "full_kv_heads": ("full_kv_heads", "global_kv_heads", "kv_heads_full", "num_global_key_value_heads"),
     "full_head_dim": ("full_head_dim", "global_head_dim", "head_dim_full"),
-    "sliding_kv_heads": ("sliding_kv_heads", "swa_kv_heads", "local_kv_heads", "kv_heads_sliding"),
+    "sliding_kv_heads": (
+        *("sliding_kv_heads", "swa_kv_heads", "local_kv_heads", "kv_heads_sliding"),
+        "swa_num_key_value_heads",
+    ),
     "sliding_head_dim": ("sliding_head_dim", "swa_head_dim", "local_head_dim", "head_dim_sliding"),
+    "sliding_v_dim": ("sliding_v_head_dim", "swa_v_head_dim"),
     "latent": ("kv_lora_rank",),
     "rope": ("qk_rope_head_dim", "rope_head_dim"),
     "indexer": ("index_head_dim", "indexer_head_dim"),
@@ -58,6 +62,12 @@ _ALIASES = {
     "m_state": ("ssm_state_size", "mamba_d_state", "state_size"),
     "m_groups": ("n_groups", "mamba_n_groups"),
 }
+_LISTED = {
+    **{"full_attention": "full", "attention": "full", "full": "full", "0": "full"},
+    **{"sliding_attention": "sliding", "sliding": "sliding", "1": "sliding"},
+    **{"linear_attention": "recurrent", "mamba": "recurrent"},
+}
+"""What an entry of ``layer_types`` stands for, or of ``hybrid_layer_pattern`` as MiMo V2 has it (1: slides)."""
 _BYTES = {"float32": 4, "fp32": 4, "float": 4, "bfloat16": 2, "bf16": 2, "float16": 2, "fp16": 2, "half": 2}
 INDEXER_DIM = 128
 """Key width of the indexer of DeepSeek-V3.2 and GLM-5 (``index_head_dim`` in their config.json)."""
@@ -144,7 +154,7 @@ def _unknown(message: str) -> ModelError:
 
 
 def _geometry(facts: Mapping[str, object], name: str) -> Geometry:
-    short = _short(facts)
+    short = _counted(facts, _short(facts))
     said = str(facts.get("attention", "")).lower()
     pattern = str(facts.get("pattern", "")).upper()
     full, sliding, recurrent = _counts(short, pattern)
@@ -170,6 +180,18 @@ def _geometry(facts: Mapping[str, object], name: str) -> Geometry:
         element_bytes=_BYTES.get(str(dtype).lower().removeprefix("torch."), 0),
         indexer_dim=indexer,
     )
+
+
+def _counted(facts: Mapping[str, object], short: dict[str, int]) -> dict[str, int]:
+    """With the layers of each kind as a list names them, where they are not stated as numbers."""
+    listed = facts.get("layer_types", facts.get("hybrid_layer_pattern"))
+    if not isinstance(listed, list) or {"full", "sliding", "recurrent"} & short.keys():
+        return short
+    kinds = [_LISTED.get(str(each), "") for each in listed[: MAX_LAYERS + 1]]
+    if "" in kinds or short.get("layers", len(kinds)) != len(kinds):
+        return short
+    counts = {kind: kinds.count(kind) for kind in ("full", "sliding", "recurrent")}
+    return {"layers": len(kinds), **short, **{kind: count for kind, count in counts.items() if count}}
 
 
 def _counts(short: Mapping[str, int], pattern: str) -> tuple[int, int, int]:
@@ -231,7 +253,8 @@ def _arranged(
     heads = short.get("sliding_kv_heads") or short.get("kv_heads") or one.kv_heads
     dim = short.get("sliding_head_dim") or short.get("head_dim") or one.head_dim_k
     window = short.get("window", 0)
-    slide = Layer(0, "sliding", heads, dim, dim, heads * dim, heads * dim, window)
+    v_dim = short.get("sliding_v_dim") or (dim if "sliding_head_dim" in short else short.get("v_dim", dim))
+    slide = Layer(0, "sliding", heads, dim, v_dim, heads * dim, heads * v_dim, window)
     made: dict[AttentionKind, Layer] = {"full": one, "sliding": slide}
     return tuple(made.get(kind) or Layer(i, kind) for i, kind in enumerate(kinds))
 

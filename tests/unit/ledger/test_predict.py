@@ -183,3 +183,139 @@ def test_any_case_gives_a_prediction_or_a_reason(
     found = check_case(record, lines).prediction
     assert found.kv_tokens is not None or found.reason
     case_facts(record)
+
+
+LATENT = {"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+
+
+@pytest.mark.parametrize(
+    ("version", "row"),
+    [("0.7.1", 576), ("0.7.3", 640), ("0.8.0", 576), ("0.19.1", 576)],
+)
+def test_a_latent_row_was_padded_for_a_while(version: str, row: int) -> None:
+    found = vllm(10.0, engine_version=version, model_config=LATENT)
+    assert found.kv_tokens == int(10 * 2**30 // (61 * row * 2 * 16)) * 16
+
+
+@pytest.mark.parametrize(("version", "row"), [("0.11.0", 656), ("0.12.0", 1152), ("0.19.1", 1152), ("0.32.0", 1152)])
+def test_latents_beside_an_indexer_were_packed_by_default_in_one_release(version: str, row: int) -> None:
+    found = vllm(10.0, engine_version=version, model_config={**LATENT, "index_head_dim": 128})
+    assert found.kv_tokens == int(10 * 2**30 // (61 * (row + 132) * 64)) * 64
+    assert "block 64" in found.method
+
+
+@pytest.mark.parametrize(
+    ("flags", "line", "block"),
+    [
+        ({}, "", 16),
+        ({"attention_backend": "FLASHMLA"}, "", 64),
+        ({"attention_backend": "CUTLASS_MLA"}, "", 128),
+        ({"attention_backend": "FLASHINFER_MLA"}, "", 32),
+        ({"attention_backend": "FLASHMLA", "block_size": 128}, "", 128),
+        ({}, "INFO [interface.py:489] Setting kv cache block size to 64 for DEEPSEEK_V32_INDEXER backend.", 64),
+        ({}, "INFO [interface.py:489] Setting kv cache block size to 128 for FLASHMLA_MEGA_ATTN_DSV41 backend.", 128),
+        ({}, "INFO [cuda.py:160] Forcing kv cache block size to 64 for FlashMLA backend.", 64),
+    ],
+)
+def test_a_block_is_what_the_backend_takes(flags: dict[str, object], line: str, block: int) -> None:
+    lines = [V1.format(10.0), line]
+    found = predicted(lines, engine="vllm", engine_version="0.19.1", model_config=LATENT, flags=flags)
+    assert f"block {block}," in found.method
+    assert found.kv_tokens == int(10 * 2**30 // (61 * 1152 * block)) * block
+
+
+@pytest.mark.parametrize(
+    ("model", "line", "tokens"),
+    [
+        ("nvidia/Llama-3.1-8B-Instruct-NVFP4", "", 163_840),
+        ("RedHatAI/Llama-3.1-8B-Instruct-NVFP4", "", 81_920),
+        ("someone/llama-nvfp4", "INFO [cache.py:247] Using fp8_e4m3 data type to store kv cache. It reduces", 163_840),
+        ("someone/llama-nvfp4", "", None),
+    ],
+)
+def test_an_nvfp4_checkpoint_may_ask_for_an_fp8_cache(model: str, line: str, tokens: int | None) -> None:
+    found = predicted([V1.format(10.0), line], engine="vllm", engine_version="0.19.1", model_config=LLAMA, model=model)
+    assert found.kv_tokens == tokens
+    assert tokens or "81,920 tokens if not, 163,840 if so" in found.reason
+
+
+ARGS = (
+    "(APIServer pid=1) INFO [utils.py:253] non-default args: {'model_tag': '/m', 'tensor_parallel_size': 2, "
+    "'kv_cache_dtype': 'fp8', 'speculative_config': {'method': 'mtp', 'num_speculative_tokens': 2}}"
+)
+
+
+def test_a_log_says_what_was_asked_for_and_what_is_stated_wins() -> None:
+    lines = [ARGS, V1.format(10.0)]
+    base: dict[str, Any] = {"engine": "vllm", "engine_version": "0.19.1", "model_config": LLAMA}
+    facts = case_facts({**base, "log_lines": lines})
+    assert (facts.number("tp"), facts.word("kv_cache_dtype")) == (2, "fp8")
+    assert facts.flags["speculative_config"] == {"method": "mtp", "num_speculative_tokens": 2}
+    assert case_facts({**base, "log_lines": lines, "flags": {"tp": 4}}).number("tp") == 4
+    config = "INFO [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='Qwen/Qwen3-8B', {}"
+    config = config.format("dtype=torch.bfloat16, max_seq_len=40960, tensor_parallel_size=2, kv_cache_dtype=auto, ")
+    assert predicted([config, V1.format(10.0)], engine="vllm").kv_tokens == 145_632
+    boot = "[2026-05-12 20:19:11] server_args=ServerArgs(model_path='Qwen/Qwen3-8B', tp_size=2, kv_cache_dtype='auto')"
+    pool = "[2026-05-12 20:19:43] KV Cache is allocated. #tokens: 618062, K size: 21.22 GB, V size: 21.22 GB"
+    assert predicted([boot, pool], engine="sglang").kv_tokens == pytest.approx(618_062, rel=0.001)
+
+
+@pytest.mark.parametrize("lines", [None, 5, [None, 3, "non-default args: {'tensor_parallel_size': "], [ARGS * 500]])
+def test_whatever_the_lines_are_they_do_no_harm(lines: object) -> None:
+    assert case_facts({"log_lines": lines}).number("pp") == 0
+
+
+@pytest.mark.parametrize(("version", "tokens"), [("0.5.3", 107_327), ("0.5.4", 89_350), ("Sep 2026", 89_350)])
+def test_a_pool_of_sglang_has_the_indexer_in_it_since_0_5_4(version: str, tokens: int) -> None:
+    lines = ["KV Cache is allocated. #tokens: 1, KV size: 4.00 GB"]
+    config = {**LATENT, "index_head_dim": 128}
+    found = predicted(
+        lines, engine="sglang", engine_version=version, model_config=config, flags={"kv_cache_dtype": "fp8_e4m3"}
+    )
+    assert found.kv_tokens == pytest.approx(tokens, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("flags", "share"),
+    [({}, 0.9), ({"kv_cache_free_gpu_mem_fraction": 0.5}, 0.5), ({"free_gpu_memory_fraction": 0.95}, 0.95)],
+)
+def test_tensorrt_llm_takes_a_share_of_what_is_free(flags: dict[str, object], share: float) -> None:
+    line = "[TensorRT-LLM][INFO] Memory usage when calculating max tokens in paged kv cache: total: 79.10 GiB, {}"
+    case: dict[str, Any] = {"engine": "tensorrt-llm", "model_config": LLAMA}
+    found = predicted([line.format("available: 70.00 GiB")], **case, flags=flags)
+    assert found.kv_tokens == pytest.approx(70 * 2**30 * share / 131_072, rel=0.001)
+    capped = predicted(
+        [line.format("available: 70.00 GiB")], **case, flags={**flags, "max_tokens_in_paged_kv_cache": 4096}
+    )
+    assert capped.kv_tokens == 4096
+
+
+GEMMA = {"layers": 60, "full_layers": 10, "full_kv_heads": 4, "full_head_dim": 512, "sliding_layers": 50}
+GEMMA |= {"sliding_kv_heads": 16, "sliding_head_dim": 256, "sliding_window": 1024}
+
+
+@pytest.mark.parametrize(("version", "tokens"), [("0.25.1", 280_494), ("0.26.0", 58_368)])
+def test_windows_hold_a_second_batch_since_0_26(version: str, tokens: int) -> None:
+    """The needs of both are in vllm issue 49878: 45.79 GiB a request, then 70.79 GiB of 49.0 GiB."""
+    lines = [
+        "INFO [gpu_worker.py:479] Initial free memory 93.88 GiB, reserved 49.0 GiB memory for KV Cache as specified"
+    ]
+    if version == "0.26.0":
+        lines.append(
+            "ValueError: To serve at least one request with the model's max seq len (262144), (70.79 GiB KV cache is "
+            "needed, which is larger than the available KV cache memory (49.0 GiB). Based on the available memory, the "
+            "estimated maximum model length is 58368."
+        )
+    flags = {"max_num_batched_tokens": 32768, "max_model_len": 262144}
+    found = predicted(lines, engine="vllm", engine_version=version, model_config=GEMMA, flags=flags)
+    assert found.kv_tokens == tokens
+
+
+def test_a_layer_that_shares_rows_has_its_own_in_sglang() -> None:
+    types = ["full_attention" if i % 6 == 5 else "sliding_attention" for i in range(42)]
+    config = {"model_type": "gemma4_text", "num_hidden_layers": 42, "num_attention_heads": 8, "hidden_size": 2560}
+    config |= {"num_key_value_heads": 2, "head_dim": 256, "global_head_dim": 512, "num_kv_shared_layers": 18}
+    config |= {"sliding_window": 512, "vocab_size": 262144, "layer_types": types}
+    line = "SWAKVPool mem usage: 79.94 GB, swa size: 798276, full size: 997846"
+    found = predicted([line], engine="sglang", model="google/gemma-4-E4B-it", model_config=config)
+    assert found.kv_tokens == pytest.approx(997_846, rel=0.001)

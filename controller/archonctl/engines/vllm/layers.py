@@ -34,6 +34,7 @@ class RankSettings:
     ``kernel_tokens`` is what hybrid blocks are rounded up to. ``hybrid_block_tokens`` is a block size that the
     log printed ("Setting attention block size to N tokens"), which then needs no state sizes; 0: derive it.
     ``partition`` is VLLM_PP_LAYER_PARTITION. ``ssm_bytes`` is --mamba-ssm-cache-dtype; 0: as the model asks.
+    ``latent_step`` is what the elements of a latent row are rounded up to.
     """
 
     tp: int = 1
@@ -47,6 +48,7 @@ class RankSettings:
     draft_layers: int = 0
     ssm_bytes: int = 0
     mla: bool = True
+    latent_step: int = 1
     partition: tuple[int, ...] = ()
 
 
@@ -137,7 +139,7 @@ def latent_bytes(layer: Layer, settings: RankSettings, size: int, indexer: int =
     """Bytes of one latent row: the same on every rank, since MLA has one head to share out."""
     if settings.kv_dtype == "fp8_ds_mla" or (indexer and size == 1):
         return DS_MLA_ROW_BYTES  # the sparse kernels read no other fp8 layout
-    return layer.k_width * size
+    return ceil_div(layer.k_width, settings.latent_step) * settings.latent_step * size
 
 
 def token_bytes(layer: Layer, tp: int, size: int) -> int:

@@ -21,7 +21,8 @@ _RELEASES: tuple[tuple[int, int, Version], ...] = (
     (2024, 8, (0, 5, 4)),
     (2024, 12, (0, 6, 4)),
     (2025, 1, (0, 7, 0)),
-    (2025, 3, (0, 8, 0)),
+    (2025, 3, (0, 7, 3)),
+    (2025, 4, (0, 8, 2)),
     (2025, 6, (0, 9, 1)),
     (2025, 8, (0, 10, 1)),
     (2025, 10, (0, 11, 0)),
@@ -33,7 +34,7 @@ _RELEASES: tuple[tuple[int, int, Version], ...] = (
     (2026, 6, (0, 21, 0)),
     (2026, 7, (0, 24, 0)),
     (2026, 8, (0, 27, 0)),
-    (2026, 9, (0, 30, 0)),
+    (2026, 9, (0, 29, 0)),
     (2026, 10, (0, 32, 0)),
 )
 """Year and month from which a boot of "that month" is taken to run this release (release dates on PyPI, rounded)."""
@@ -55,21 +56,27 @@ MEANING_SINCE: Version = (0, 20, 1)
 ALIGN_SINCE: Version = (0, 28)
 """From here prefix caching is on for recurrent models unless switched off, and then keeps a second state (cache mode
 "align"). Seen off by default in boots of 0.19 and 0.27, on in boots of September 2026."""
-CHECKPOINT_SINCE: Version = (0, 30)
+CHECKPOINT_SINCE: Version = (0, 31)
 """From here Mamba2 layers keep one more aligned state, of a prefill (mamba_mixer2.py ``num_prefill_checkpoint_blocks``
-in the source of 0.32.0); gated delta nets do not."""
+in the source of 0.32.0; vllm pull request 57329 was opened on 2026-09-17, 0.30.0 is of 2026-09-22). Gated delta nets do not.
+"""
 NULL_BLOCK_SINCE: Version = (0, 30)
 """Seen in the source of 0.32.0; boots of 0.29 do not tell (rounding of the printed memory is wider than a block)."""
 SPREAD_SINCE: Version = (0, 20)
 """Kinds of layers that are padded to one another: within 1.25 before, within 1.5 in the source of 0.32.0."""
-TWO_BATCHES_SINCE: Version = (0, 24)
-"""From here windows also hold the tokens of a second, overlapping batch (seen in the source of 0.32.0)."""
+TWO_BATCHES_SINCE: Version = (0, 26)
+"""From here windows also hold the tokens of a second, overlapping batch: vllm pull request 47728 (2026-07), which
+0.26.0 has and 0.25.1 has not (vllm issue 49878, with the needs of both)."""
 STAGES_AND_ONE_SINCE: Version = (0, 30)
 """From here the newer model runner overlaps batches of pipeline stages as well: one more than there are stages
 (config/vllm.py ``max_concurrent_batches`` in the source of 0.32.0)."""
-PACKED_LATENTS_UNTIL: Version = (0, 30)
-"""Models with an indexer kept their latents as fp8_ds_mla unless told otherwise (models/config.py of DeepSeek-V3.2);
-the source of 0.32.0 leaves "auto" as it is."""
+PACKED_LATENTS: tuple[Version, Version] = ((0, 11), (0, 12))
+"""Models with an indexer kept their latents as fp8_ds_mla unless told otherwise (vllm pull request 25988, 2025-09-30);
+later sources leave "auto" as it is, as does a boot of 0.19.1 (GLM-5.1)."""
+PADDED_LATENTS: tuple[Version, Version] = ((0, 7, 2), (0, 8))
+"""Each latent row was padded to 256 bytes: from vllm pull request 12676 (2025-02) to 14842 (2025-03)."""
+LATENT_STEP = 128
+"""Elements of two bytes that a padded row is rounded up to (``align_to_256bytes`` in vllm/utils.py)."""
 PREFILL_SHARDS_UNTIL: Version = (0, 30)
 """Ranks of prefill context parallelism shared the length of a request too (v1/kv_cache_interface.py of 2026-04); in the
 source of 0.32.0 those of decode context parallelism alone do."""
@@ -93,6 +100,7 @@ class Rules:
     aligned_states: bool
     by_groups: bool
     packed_latents: bool
+    latent_step: int
     prefill_shards: bool
 
 
@@ -106,7 +114,8 @@ def rules_for(version: Version) -> Rules:
         batches=2 if version >= TWO_BATCHES_SINCE else 1,
         aligned_states=version >= ALIGN_SINCE,
         by_groups=version >= BY_GROUPS_SINCE,
-        packed_latents=version < PACKED_LATENTS_UNTIL,
+        packed_latents=PACKED_LATENTS[0] <= version < PACKED_LATENTS[1],
+        latent_step=LATENT_STEP if PADDED_LATENTS[0] <= version < PADDED_LATENTS[1] else 1,
         prefill_shards=version < PREFILL_SHARDS_UNTIL,
     )
 
