@@ -47,6 +47,7 @@ def test_every_target_of_a_card_can_be_asked() -> None:
 @pytest.mark.parametrize(
     ("target", "open_", "shut"),
     [
+        ("7.0", {"FP16", "GPTQ"}, {"FP8", "BF16", "AWQ", "INT8"}),
         ("7.5", {"FP16", "AWQ"}, {"FP8", "BF16", "MXFP4", "NVFP4"}),
         ("8.0", {"BF16", "AWQ", "MXFP4"}, {"FP8", "NVFP4"}),
         ("8.6", {"BF16", "AWQ", "MXFP4"}, {"FP8", "NVFP4"}),
@@ -59,6 +60,20 @@ def test_every_target_of_a_card_can_be_asked() -> None:
 )
 def test_vllm_runs_on_a_target_what_its_hardware_has(target: str, open_: set[str], shut: set[str]) -> None:
     assert {kind for kind in open_ | shut if gate("vllm", kind, target).open} == open_
+
+
+def test_the_table_of_cards_and_that_of_engines_agree_on_what_vllm_runs() -> None:
+    """Both were read from vLLM's own table of hardware; a word of the one stands for a kernel of the other."""
+    words = {"bf16": "BF16", "int8": "INT8", "fp8": "FP8", "nvfp4": "NVFP4", "gptq": "GPTQ", "awq": "AWQ"}
+    nvidia = {name: runs for name, runs in targets().items() if name[0].isdigit() and float(name) >= 7}
+    differ = {
+        (name, kind)
+        for name, runs in nvidia.items()
+        for word, kind in words.items()
+        if gate("vllm", kind, name).open is not (word in runs)
+    }
+    assert differ == set()
+    assert gate("sglang", "AWQ", "7.5").open
 
 
 def test_unpacked_weights_are_taken_only_if_asked_for() -> None:
