@@ -145,3 +145,18 @@ def test_a_tower_for_images_is_counted_unless_none_are_taken(knobs: dict[str, An
     nameless = model(4096, 128_256, intermediate_size=14_336, **{"vision_config.depth": 27})
     told = judged_plan("e", endpoint(**knobs), on(81_000), nameless).forecast.not_modelled
     assert any("tower" in line for line in told) == bool(kinds)
+
+
+def test_a_card_with_less_free_than_the_share_is_refused_with_both_numbers() -> None:
+    def said(free: int | None, version: str = "0.32.0", **knobs: Any) -> list[str]:
+        card = Card(index=3, name="c", total_mib=24_000, maker="nvidia", free_mib=free)
+        declared = endpoint(**knobs)
+        declared = declared.model_copy(update={"engine": declared.engine.model_copy(update={"version": version})})
+        plan = judged_plan("e", declared, Host(ram_mib=64_000, cards=(card,)), LLAMA)
+        return [problem.message for problem in plan.forecast.problems if problem.code == "free-memory-too-little"]
+
+    assert said(21_000) == [
+        "21,000 MiB of card 3 are free, and gpu-memory-utilization 0.92 asks for 22,080 at the start"
+    ]
+    assert said(21_000, **{"kv-cache-memory-bytes": GIB})
+    assert said(21_000, **{"gpu-memory-utilization": 0.86}) == said(22_100) == said(None) == said(21_000, "0.7.3") == []

@@ -11,6 +11,8 @@ from archonctl.memory.demand import Demand
 from archonctl.memory.interval import GIB, MIB, Interval
 from archonctl.model.geometry import Geometry, ModelFacts
 
+FREE_CHECKED_SINCE = (0, 9)
+"""The V1 worker compares free memory with the share before it loads; V0 took what there was."""
 OWN_WINDOW = frozenset({"default", "su", "longrope", "llama3", "mrope"})
 """Kinds of rope scaling that leave the window at max_position_embeddings (vllm/config/model.py); all of Gemma 3 do."""
 
@@ -26,6 +28,7 @@ def refusals(settings: Settings, host: Host, model: ModelFacts | None, best: Poo
                 "lower tensor-parallel-size or pipeline-parallel-size",
             )
         )
+    found += _too_little_free(settings, host)
     if model and model.geometry:
         found += _uneven(model.geometry, settings.tp)
     trained = model.geometry.trained_context if model and model.geometry else 0
@@ -40,6 +43,23 @@ def refusals(settings: Settings, host: Host, model: ModelFacts | None, best: Poo
     if best and best.plan.refusal:
         found.append(_refused(settings, best))
     return tuple(found)
+
+
+def _too_little_free(settings: Settings, host: Host) -> list[Problem]:
+    """Cards with less free than the share, which is asked for before anything is loaded, also where the cache is stated
+    (``request_memory`` in vllm/v1/worker/utils.py; the driver's context is taken by then, and is not counted here)."""
+    if settings.cpu or settings.rules.version < FREE_CHECKED_SINCE:
+        return []
+    found = []
+    for card in host.cards[: settings.ranks]:
+        share = card.total_mib * settings.utilisation
+        if card.free_mib is not None and card.free_mib < share:
+            asked = f"gpu-memory-utilization {settings.utilisation:g} asks for {share:,.0f} at the start"
+            message = f"{card.free_mib:,} MiB of card {card.index} are free, and {asked}"
+            most = int(card.free_mib / card.total_mib * 100 - 1) / 100
+            hint = f"free the card, or lower gpu-memory-utilization to {most:g}" if most > 0 else "free the card"
+            found.append(Problem("free-memory-too-little", message, hint))
+    return found
 
 
 def _uneven(geometry: Geometry, tp: int) -> list[Problem]:
