@@ -121,10 +121,10 @@ oom_unit() {
   printf '%s\n' User=nobody MemoryMax=32M MemorySwapMax=0 "StandardOutput=append:/run/$1-said"
   echo "ExecStart=/bin/sh -c 'grep \"Max locked\" /proc/self/limits; $2'"
 }
-oom_unit oom 'exec tail /dev/zero' >/run/systemd/system/oom.service
+oom_unit oom 'exec tail /dev/zero' >/run/systemd/system/archon@oom.service
 oom_unit oom-worker 'tail /dev/zero & sleep 1000' >/run/systemd/system/oom-worker.service
 systemctl daemon-reload
-for name in oom oom-worker; do
+for name in archon@oom oom-worker; do
   systemctl start "$name"
   for _ in $(seq 300); do
     [[ $(systemctl show -p ActiveState --value "$name") != failed ]] || break
@@ -133,12 +133,13 @@ for name in oom oom-worker; do
 done
 fact oom-worker systemctl show oom-worker -p ActiveState -p NRestarts
 fact oom-worker-said cat /run/oom-worker-said
-fact oom systemctl show oom -p ActiveState -p Result -p NRestarts
+fact oom systemctl show archon@oom -p ActiveState -p Result -p NRestarts
 fact oom-said cat /run/oom-said
+fact oom-kernel-lines sh -c "dmesg --notime 2>/dev/null | grep oom-kill: || dmesg | grep oom-kill:"
 fact oom-kernel sh -c "dmesg | grep -c 'Memory cgroup out of memory'"
 date -s '+400 days' >/dev/null
 sleep 1
 date -s '-800 days' >/dev/null
 sleep 1
-fact oom-after-clock-steps systemctl show oom -p ActiveState -p Result -p NRestarts
+fact oom-after-clock-steps systemctl show archon@oom -p ActiveState -p Result -p NRestarts
 fact oom-said-after wc -l /run/oom-said

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from archonctl.observe.failures import Line, classify
 from support.kernelvm.machine import look
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(600)]  # the first one downloads and boots
@@ -144,6 +145,12 @@ def test_an_engine_that_the_kernel_kills_for_memory_is_tried_five_times_and_no_c
     assert number(facts, "oom-kernel") >= 5
     assert facts["oom-after-clock-steps"] == facts["oom"]
     assert facts["oom-said"].count("Max locked memory") == 5 == number_of_lines(facts["oom-said-after"])
+
+
+def test_the_kernels_own_line_of_a_kill_tells_whose_memory_ran_out(facts: Facts) -> None:
+    lines = facts["oom-kernel-lines"].splitlines()
+    found = [each.endpoint for at, line in enumerate(lines) for each in classify([Line(float(at), "kernel", line)])]
+    assert found.count("oom") == 5
 
 
 def test_an_engine_whose_worker_the_kernel_kills_for_memory_is_tried_again_as_well(facts: Facts) -> None:
