@@ -6,6 +6,7 @@ Two stores, read and never written here: ``history.jsonl`` and ``verdicts/`` bel
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +19,9 @@ from archonctl.service.installed import Installed
 from archonctl.service.verdict_store import NO_RELEASE, kept, read_value
 
 SCHEMA = "archonctl.history-entry/1"
+_LAST_S = 253_402_300_800
+"""The year 10000 in Unix time: what is not before it is no time, but a damaged file."""
+_MOST_TOKENS = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def _verdicts(installed: Installed) -> tuple[list[Entry], int]:
         at = value.get("at")
         found.append(
             Entry(
-                float(at) if isinstance(at, int | float) else _time_of(each.at),
+                float(at) if isinstance(at, int | float) and 0 <= at < _LAST_S else _time_of(each.at),
                 installed.name,
                 each.by,
                 "" if each.release == NO_RELEASE else each.release,
@@ -131,7 +135,7 @@ def contract_tokens(value: Mapping[str, object]) -> int | None:
     """What the endpoint promised when a verdict was taken; None where the verdict did not keep it."""
     contract = value.get("contract")
     seqs, length = (contract.get("seqs"), contract.get("len")) if isinstance(contract, dict) else (None, None)
-    return seqs * length if isinstance(seqs, int) and isinstance(length, int) else None
+    return _sound(seqs * length) if isinstance(seqs, int) and isinstance(length, int) else None
 
 
 def logged_tokens(value: Mapping[str, object]) -> int | None:
@@ -139,14 +143,18 @@ def logged_tokens(value: Mapping[str, object]) -> int | None:
     probe = value.get("probe")
     facts = probe.get("facts") if isinstance(probe, dict) else None
     tokens = facts.get("kv_tokens_logged") if isinstance(facts, dict) else None
-    return tokens if isinstance(tokens, int) else None
+    return _sound(tokens) if isinstance(tokens, int) else None
+
+
+def _sound(tokens: int) -> int | None:
+    return tokens if 0 <= tokens < _MOST_TOKENS else None
 
 
 def _predictions(value: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:
     probe = value.get("probe")
     for row in _list(probe.get("predictions") if isinstance(probe, dict) else None):
         if isinstance(row, dict):
-            yield row
+            yield {name: each for name, each in row.items() if not isinstance(each, float) or math.isfinite(each)}
 
 
 def _list(value: object) -> Sequence[object]:

@@ -58,11 +58,8 @@ class Story:
 
     @property
     def word(self) -> str:
-        """The state in one word; of an endpoint that no unit runs, its last verdict."""
-        if self.status is not None:
-            return self.status.word
-        last = self.last_verdict
-        return last.verdict if last is not None else "no evidence"
+        """The state in one word. A verdict of the past is none on what may run now."""
+        return self.status.word if self.status is not None else "state unknown"
 
     @property
     def last_verdict(self) -> Entry | None:

@@ -16,15 +16,19 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from archonctl.cli.compare_text import compare_json
-from archonctl.cli.history_export import COLUMNS, csv_text
+from archonctl.cli.history_export import COLUMNS, csv_text, jsonl
 from archonctl.cli.when import moment
-from archonctl.errors import NoEvidence
+from archonctl.errors import HostRefusal, NoEvidence
 from archonctl.observe.compare import compare
 from archonctl.observe.entries import entries
+from archonctl.observe.journal_story import JournalStory
+from archonctl.observe.report.page import page
 from archonctl.observe.side import before, side_of
+from archonctl.observe.story import tell
 from archonctl.service.history import History, Record
 from archonctl.service.installed import Installed
-from support.recorded import DAY, HOSTILE, record_week
+from archonctl.service.unit import UnitState
+from support.recorded import DAY, HOSTILE, NOW, record_week
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +97,27 @@ def test_what_cannot_be_read_is_counted_and_the_rest_is_shown(tmp_path: Path) ->
         history.write(b'{"half')
     found = entries(installed)
     assert (len(found.found), found.unreadable) == (whole - 2, 3)
+
+
+def test_a_figure_that_cannot_be_one_is_unknown(tmp_path: Path) -> None:
+    installed = record_week(tmp_path, "archon", 3 * DAY)
+    for number, wrong in enumerate(("1e999", "-5", "1" + "0" * 400, "NaN", "true")):
+        text = (
+            f'{{"verdict": "holds", "at": {wrong}, "contract": {{"seqs": {wrong}, "len": {wrong}}},'
+            f' "probe": {{"facts": {{"kv_tokens_logged": {wrong}}}, "predictions": [{{"off": {wrong}}}]}}}}'
+        )
+        (installed.folder / "verdicts/none").mkdir(exist_ok=True)
+        (installed.folder / f"verdicts/none/20260101T00000{number}.000000Z-probe.json").write_text(text)
+    found = entries(installed).found
+    assert len([each for each in found if each.event == "probe"]) == 5
+    assert csv_text(found)
+    assert [json.loads(line, parse_constant=pytest.fail) for line in jsonl(found).splitlines()]
+    assert all(each.live_tokens is None or 0 <= each.live_tokens < 2**63 for each in found)
+    assert page([tell(installed, no_unit, JournalStory(NOW))], JournalStory(NOW), NOW)
+
+
+def no_unit(_installed: Installed) -> UnitState:
+    raise HostRefusal("no-systemd", "systemd is not process 1 here")
 
 
 def test_two_releases_are_compared_from_their_declaration_to_what_was_seen(root: Path, repository: Path) -> None:

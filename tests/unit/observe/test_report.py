@@ -333,6 +333,11 @@ def test_the_served_report_answers_reads_of_what_there_is_and_nothing_else() -> 
         assert asked(app, "/", HTTP_HOST=host)[0] == "421"
     for host in ("localhost:9488", "[::1]:9488", "127.0.0.1"):
         assert asked(app, "/", HTTP_HOST=host)[0] == "200"
+
+    def gone(_name: str) -> str | None:
+        raise HostRefusal("release-missing", "there is no release")
+
+    assert asked(ReportApp(gone, local=True), "/")[0] == "503"
     assert asked(ReportApp(make, local=False), "/", HTTP_HOST="gpu.example")[0] == "200"
     assert asked(app, "/")[2]["Content-Security-Policy"] == "frame-ancestors 'none'"
 
@@ -357,7 +362,8 @@ def test_the_command_writes_a_page_and_says_so(
 def test_a_story_is_told_without_waiting_for_anybody(installed: Installed) -> None:
     told = tell(installed, no_unit, QUIET)
     assert told.status is None
-    assert told.word == "holds", "no unit is known: the last verdict is what there is"
+    assert told.word == "state unknown", "a verdict of the past is none on what may run now"
+    assert told.last_verdict is not None
     assert "systemd is not process 1" in told.unknown["drift"]
     assert told.live is not None
     assert told.live.at <= time.time()

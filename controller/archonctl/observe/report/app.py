@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from archonctl.errors import ArchonError
+
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
@@ -43,7 +45,10 @@ class ReportApp:
             return _plain(start, HTTPStatus.METHOD_NOT_ALLOWED, ("Allow", "GET, HEAD"))
         if self._local and _host(str(environ.get("HTTP_HOST", ""))) not in _LOCAL:
             return _plain(start, HTTPStatus.MISDIRECTED_REQUEST)
-        body = self._page(str(environ.get("PATH_INFO", "/")).lstrip("/"))
+        try:
+            body = self._page(str(environ.get("PATH_INFO", "/")).lstrip("/"))
+        except ArchonError:  # an endpoint that was there when the server began is gone
+            return _plain(start, HTTPStatus.SERVICE_UNAVAILABLE)
         if body is None:
             return _plain(start, HTTPStatus.NOT_FOUND)
         start("200 OK", [("Content-Type", "text/html; charset=utf-8"), ("Content-Length", str(len(body))), *_HEADERS])

@@ -13,6 +13,10 @@ _UNSEEN = re.compile(
 (https://html.spec.whatwg.org/multipage/parsing.html#parse-error-noncharacter-in-input-stream)."""
 
 
+_MOST = 1 << 63
+"""No figure of ours is larger: what is, or is no number at all, comes from a damaged file."""
+
+
 def visible(value: object) -> object:
     """A text with everything unseen shown as an escape; markup and numbers as they are."""
     if value is None:
@@ -27,14 +31,14 @@ def _shown(found: re.Match[str]) -> str:
 
 def number(value: float | None, digits: int = 0) -> str:
     """With separators; what nobody knows is said so."""
-    if value is None:
+    if value is None or not -_MOST < value < _MOST:
         return "unknown"
     return f"{value:,.0f}" if value == int(value) else f"{value:,.{digits}f}" if digits else f"{value:,.6g}"
 
 
 def percent(value: object, *, sign: bool = False) -> str:
     """A share as percent."""
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or not -_MOST < value < _MOST:
         return "unknown"
     return f"{value:+.1%}" if sign else f"{value:.1%}"
 
