@@ -22,7 +22,10 @@ from archonctl.memory.interval import Interval
 
 Effect = Literal["figures", "boot", "ready", "remark", "stop"]
 
-ENGINES = ("radiance", "llamacpp", "vllm", "sglang", "tensorrt_llm", "ollama", "lmdeploy", "vllm_rs", "exllama")
+ENGINES = (
+    *("radiance", "llamacpp", "vllm", "sglang", "tensorrt_llm", "ollama", "lmdeploy", "vllm_rs", "mistral_rs"),
+    "exllama",
+)
 """Engine folders with a grammar, in the order in which a tie between two is looked at."""
 
 # Engines print "GB" for 2**30 bytes: SGLang and llama.cpp divide by 1 << 30, old vLLM by 2**30 (DeviceMemoryProfiler).
@@ -269,6 +272,7 @@ _ALIASES = {
     "exllamav3": "exllama",
     "vllmrs": "vllm_rs",
     "xinfer": "vllm_rs",
+    "mistralrs": "mistral_rs",
     "vllmascend": "vllm",
     "turbomind": "lmdeploy",
 }

@@ -42,6 +42,8 @@ _LAWS = {
     "ollama": "archonctl.ledger.predict_llamacpp",
     "tensorrt_llm": "archonctl.ledger.predict_paged",
     "vllm_rs": "archonctl.ledger.predict_paged",
+    "mistral_rs": "archonctl.ledger.predict_paged",
+    "exllama": "archonctl.ledger.predict_exllama",
 }
 
 

@@ -1,4 +1,4 @@
-"""TensorRT-LLM and vllm.rs: the plain law, bytes of a pool by bytes a token, in whole blocks."""
+"""TensorRT-LLM, vllm.rs and mistral.rs: the plain law, bytes of a pool by bytes a token, in whole blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def predict_case(facts: CaseFacts, ledger: BootLedger) -> Prediction:
     if pool.best <= 0:
         return Prediction(reason="the log names a cache of 0.00 GiB: a manager that allocated nothing")
     printed = ledger.get("bytes_per_token")
-    dtype = facts.word("kv_cache_dtype") or "auto"
+    dtype = facts.word("kv_cache_dtype") or ledger.facts.get("kv_dtype", "").lower() or "auto"
+    dtype = "fp8" if dtype == "f8e4m3" else dtype  # as mistral.rs calls it
     tp = facts.number("tp") or 1
     if printed is not None:
         rate, how = printed.best, f"{printed.best:,.0f} B a token as printed"

@@ -119,6 +119,7 @@ def test_an_unknown_engine_is_refused_by_name() -> None:
         ("tensorrt-llm", "tensorrt_llm"),
         ("vLLM", "vllm"),
         ("vllm.rs (xinfer)", "vllm_rs"),
+        ("mistral.rs", "mistral_rs"),
         ("exllamav3", "exllama"),
         ("ik_llama.cpp", "llamacpp"),
         ("", ""),

@@ -160,7 +160,32 @@ def test_paged_pools_of_whole_blocks() -> None:
 
 def test_an_engine_without_a_law_is_unknown() -> None:
     assert "no KV law" in predicted(["hello"]).reason
-    assert "exllama" in predicted(["Insufficient VRAM for model and cache"], engine="exllamav2").reason
+    assert "cache_size" in predicted(["Insufficient VRAM for model and cache"], engine="exllamav2").reason
+
+
+@pytest.mark.parametrize(
+    ("flags", "tokens"),
+    [({"cache_size": 32768}, 32768), ({"max_seq_len": 4000}, 4096), ({"cache_size": 8192, "max_seq_len": 4096}, 8192)],
+)
+def test_exllama_has_the_cache_that_it_is_asked_for_in_whole_pages(flags: dict[str, object], tokens: int) -> None:
+    found = predicted(["Insufficient VRAM for model and cache"], engine="exllamav3", flags=flags)
+    assert (found.kv_tokens, found.basis) == (tokens, "blind")
+
+
+def test_mistral_rs_by_the_plain_law() -> None:
+    qwen = {"num_hidden_layers": 28, "num_key_value_heads": 2, "head_dim": 128}
+    where = "2025-03-19T15:41:09.819697Z  INFO mistralrs_core::paged_attention:"
+    lines = [
+        f"{where} Allocating 112 MB for PagedAttention KV cache per GPU",
+        f"{where} Using PagedAttention with block size 32 and 128 GPU blocks: available context length is 4096 tokens",
+    ]
+    case = check_case({"id": "x", "engine": "", "model_config": qwen}, lines)
+    assert case.engine_detected == "mistral.rs"
+    assert case.observed_kv_tokens == case.prediction.kv_tokens == 4096
+    f8 = [lines[0], "PagedAttention KV cache type is F8E4M3", lines[1]]
+    assert predicted(f8, engine="mistral.rs", model_config=qwen).kv_tokens == 8192
+    sliding = {**qwen, "sliding_window": 4096, "sliding_layers": 14}
+    assert "windows" in predicted(lines, engine="mistral.rs", model_config=sliding).reason
 
 
 JSON = st.recursive(

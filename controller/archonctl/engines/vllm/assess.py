@@ -124,7 +124,7 @@ def _rest(settings: Settings, host: Host, model: ModelFacts | None) -> Rest | No
     if settings.cpu or not used:
         return None
     smallest = min(used, key=lambda card: card.total_mib)
-    return rest_of(smallest.maker, shape_of(settings), model, settings.rules.version)
+    return rest_of(smallest.maker, shape_of(settings), model, settings.rules.version, settings.graphs_counted)
 
 
 def _offloaded(settings: Settings, size: Interval | None) -> Iterator[Demand]:
@@ -164,6 +164,7 @@ def _groups(geometry: Geometry, settings: Settings) -> tuple[Group, ...]:
         spec_tokens=settings.drafts.tokens,
         draft_layers=settings.drafts.layers,
         mla=latents(rules, geometry.architecture),
+        latent_step=rules.latent_step,
     )
     if not rules.by_groups:
         layers = (replace(each, attention="full") if each.attention == "sliding" else each for each in geometry.layers)

@@ -1,0 +1,1 @@
+"""mistral.rs: what is known of its boot log."""
