@@ -160,3 +160,13 @@ def test_a_card_with_less_free_than_the_share_is_refused_with_both_numbers() -> 
     ]
     assert said(21_000, **{"kv-cache-memory-bytes": GIB})
     assert said(21_000, **{"gpu-memory-utilization": 0.86}) == said(22_100) == said(None) == said(21_000, "0.7.3") == []
+
+
+@pytest.mark.parametrize(("said", "counted"), [("0", False), ("1", True), ("", True), ("yes", True)])
+def test_the_environment_decides_whether_graphs_are_taken_off_the_share(said: str, counted: bool) -> None:
+    declared = endpoint()
+    engine = declared.engine.model_copy(update={"env": {"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS": said}})
+    now = assess(declared.model_copy(update={"engine": engine}), on(81_000), LLAMA)
+    assert now.rest is not None
+    assert ("graphs" in {part.kind for part in now.rest.counted}) == counted
+    assert "graphs" in {part.kind for part in (*now.rest.counted, *now.rest.beside)}

@@ -14,7 +14,7 @@ from archonctl.memory.interval import GIB, MIB, Interval
 
 SHAPE = (
     *("tp", "pp", "batched_tokens", "max_num_seqs", "kv_memory_bytes", "cpu", "drafts"),
-    *("lora", "offload_gib", "graphs", "images", "extras"),
+    *("lora", "offload_gib", "graphs", "graphs_counted", "images", "extras"),
 )
 """What moves activations or weights: a boot with another one of these says nothing about today."""
 

@@ -27,7 +27,8 @@ def demands_by_card(now: Assessment, host: Host, model: ModelFacts | None) -> tu
         return now.demands, CardRule(headroom=0.0)
     settings, used = now.settings, host.cards[: now.settings.ranks]
     shape, version = shape_of(settings), settings.rules.version
-    rests = {maker: rest_of(maker, shape, model, version) for maker in {card.maker for card in used}}
+    makers, counted = {card.maker for card in used}, settings.graphs_counted
+    rests = {maker: rest_of(maker, shape, model, version, counted) for maker in makers}
     found = [demand for demand in now.demands if demand.scope == "host"]
     ceilings: dict[int, int] = {}
     for card in used:

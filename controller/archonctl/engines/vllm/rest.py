@@ -65,29 +65,33 @@ class Rest:
         return Interval(share.low + outside.low, share.best + outside.best, share.high + outside.high, "assumed")
 
 
-def rest_of(maker: str, shape: Shape, model: ModelFacts | None, version: Version) -> Rest:
-    """The rest of a card of that maker, for one rank of a version."""
+def rest_of(
+    maker: str, shape: Shape, model: ModelFacts | None, version: Version, graphs_counted: bool | None = None
+) -> Rest:
+    """The rest of a card of that maker, for one rank of a version. ``graphs_counted`` None: as the version does."""
+    graphs = version >= GRAPHS_SINCE if graphs_counted is None else graphs_counted
     parts = tuple(beside_parts(maker, shape, model))
-    counted = tuple(part for part in parts if _counts(part, version))
+    counted = tuple(part for part in parts if _counts(part, version, graphs=graphs))
     beside = tuple(part for part in parts if part not in counted)
     unknown = ("LoRA slots of this kind of layer",) if shape.lora and not _has(parts, "lora") else ()
     if _has(parts, "activation"):
         return Rest(counted, beside, unknown=unknown)
-    slots = sum(part.size.best for part in counted if part.kind == "lora")
+    slots, known = sum(part.size.best for part in counted if part.kind == "lora"), _sum(counted)
     low, best, high = (each * GIB + slots for each in UNKNOWN_GIB)
-    return Rest(counted, beside, Interval(low, best, high, "assumed"), unknown)
+    floor = Interval(max(low, known.low), max(best, known.best), max(high, known.high), "assumed")
+    return Rest(counted, beside, floor, unknown)
 
 
 def _has(parts: tuple[Part, ...], kind: str) -> bool:
     return any(part.kind == kind for part in parts)
 
 
-def _counts(part: Part, version: Version) -> bool:
+def _counts(part: Part, version: Version, *, graphs: bool) -> bool:
     if part.kind == "context":
         return version < CONTEXT_UNTIL
     if part.kind == "collective":
         return version < COLLECTIVE_UNTIL
-    return part.kind != "graphs" or version >= GRAPHS_SINCE
+    return part.kind != "graphs" or graphs
 
 
 def _sum(parts: tuple[Part, ...]) -> Interval:

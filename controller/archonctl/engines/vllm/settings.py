@@ -34,6 +34,7 @@ BATCHED_TOKENS = 2048
 """max_num_batched_tokens of a server on cards below 70 GiB, and for each rank on CPUs (vllm/engine/arg_utils.py)."""
 CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 PARTITION = "VLLM_PP_LAYER_PARTITION"
+ESTIMATE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
 BACKEND = "VLLM_ATTENTION_BACKEND"
 """How the backend was asked for before there was --attention-backend (vllm/envs.py up to 0.13)."""
 MODEL_DTYPE = frozenset({"auto", "f16", "bf16", "fp16", "float16", "bfloat16", "half"})
@@ -93,6 +94,8 @@ class Settings:
     """--cpu-offload-gb: GiB of a rank's layers that stay in RAM."""
     graphs: bool
     """False with --enforce-eager."""
+    graphs_counted: bool | None
+    """What VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS says; None where it says nothing."""
     images: bool
     """False with --language-model-only, or where --limit-mm-per-prompt allows none of any kind."""
     keys: Mapping[str, str]
@@ -153,6 +156,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
         lora=_lora(knobs),
         offload_gib=knobs.decimal("cpu-offload-gb", zero=True),
         graphs=not knobs.switch("enforce-eager", False),
+        graphs_counted={"0": False, "1": True}.get(endpoint.engine.env.get(ESTIMATE, "").strip()),
         images=not knobs.switch("language-model-only", False) and not _no_media(knobs.text("limit-mm-per-prompt")),
         keys=knobs.keys,
         extras=tuple(knobs.keys[name] for name in _UNMODELLED if knobs.text(name) not in ("", "False", "0", "1")),
