@@ -195,7 +195,7 @@ class _Judge:
         except ArchonError as err:
             return _failed("broken" if err.exit_code == 1 else "no evidence", err)
         ledger, log_name = reader.result(), "the boot log"
-        if then := fuller(ledger, self.kept_boot):
+        if (then := fuller(ledger, self.kept_boot)) is not None:
             ledger, log_name = then, LOG_NAME
         say("ready", f"answers after {boot_s:.1f} s; asking it for {loaded.endpoint.contract.seqs} full heights")
         verdict = probe_endpoint(
@@ -213,7 +213,9 @@ class _Judge:
             return {"gave_way": others}
         say("verdict", verdict.word)
         code = next((leg.code for leg in verdict.legs if leg.status == "fail" and leg.code), None)
-        probe = locate_in_journal(verdict_json(verdict, loaded.name), self.unit, self.state.invocation, user=self.user)
+        probe = verdict_json(verdict, loaded.name)
+        if then is None:
+            probe = locate_in_journal(probe, self.unit, self.state.invocation, user=self.user)
         return {
             "verdict": verdict.word,
             "code": code,

@@ -61,6 +61,7 @@ def running(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
     yield box
     box.run("systemctl", "stop", "archon-exporter", UNIT, "prometheus-test")
     box.run("rm", "-rf", "/etc/systemd/system/archon-exporter.service.d", "/srv/prometheus", "/srv/seen")
+    box.run("rm", "-rf", "/var/lib/archon/seen", "/etc/archon/seen.toml")
     box.run(CLI, "install", "--uninstall", timeout=60)
 
 

@@ -1,4 +1,4 @@
-"""The timer that verifies an endpoint again, on a real systemd with a real llama-server: what it does, and whom it calls."""
+"""The timer that verifies an endpoint again, on a real systemd with a real llama-server: what it does, whom it calls."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ def running(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
     box.run("systemctl", "disable", "--now", TIMER)
     box.run("systemctl", "stop", "others", AGAIN, UNIT)
     box.run("rm", "-rf", f"/etc/systemd/system/{TIMER}.d", f"/etc/systemd/system/{UNIT}.d", "/srv/again")
+    box.run("rm", "-rf", "/var/lib/archon/again", "/etc/archon/again.toml")
     box.run(CLI, "install", "--uninstall", timeout=60)
 
 
@@ -113,9 +114,10 @@ def test_enabled_it_verifies_after_boot_and_the_evidence_is_young_again(running:
 
 
 def test_a_journal_that_was_rotated_away_takes_no_evidence_away(running: Box) -> None:
+    look = "journalctl", "-u", UNIT, "-o", "cat", "--no-pager", "SYSLOG_IDENTIFIER=archon-start"
+    assert "n_ctx" in running(*look)
     running("sh", "-c", "sleep 2; journalctl --rotate; journalctl --vacuum-time=1s")
-    said = running("journalctl", "-u", UNIT, "-o", "cat", "--no-pager", "SYSLOG_IDENTIFIER=archon-start")
-    assert "n_ctx" not in said, "the boot log is still there"
+    assert "n_ctx" not in running(*look), "the boot log is still there"
     running("systemctl", "start", AGAIN, timeout=120)
     found = verdict(running)
     assert found["verdict"] == "holds"

@@ -45,7 +45,14 @@ def running(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
     assert done.returncode == 0, done.stdout + done.stderr
     yield box
     box.run("systemctl", "stop", UNIT)
-    box.run("rm", "-rf", f"/etc/systemd/system/{UNIT}.d", "/srv/watched")
+    box.run(
+        "rm",
+        "-rf",
+        f"/etc/systemd/system/{UNIT}.d",
+        "/srv/watched",
+        "/var/lib/archon/watched",
+        "/etc/archon/watched.toml",
+    )
     box.run(CLI, "install", "--uninstall", timeout=60)
 
 
