@@ -1,4 +1,4 @@
-"""The timer that verifies an endpoint again, on a real systemd with a real llama-server: what it does, whom it calls."""
+"""The timer that verifies an endpoint again, on a real systemd and llama-server: what it does, and whom it calls."""
 
 from __future__ import annotations
 
