@@ -8,7 +8,7 @@ chooses a share by itself, which is not known here: then only a boot tells.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from archonctl.deployment.schema import Boot, Endpoint
 from archonctl.engines.base import CardRule, CardShare, Forecast, Problem
@@ -23,6 +23,7 @@ from archonctl.engines.sglang.kv import (
     swa_tokens,
     two_pools,
 )
+from archonctl.engines.sglang.pool import CONTEXT_GIB, Pool, Share
 from archonctl.engines.sglang.settings import Settings, boot_endpoint, settings_of, shape_of
 from archonctl.engines.sglang.stages import Stage, stages_of
 from archonctl.engines.sglang.terms import explain
@@ -30,18 +31,6 @@ from archonctl.host.profile import Card, Host
 from archonctl.memory.demand import Demand
 from archonctl.memory.interval import GIB, MIB, Interval
 from archonctl.model.geometry import Geometry, ModelFacts
-
-CONTEXT_GIB = (0.3, 0.6, 1.5)
-"""Driver context and communication buffers of a rank before the weights: low, best, high. Assumed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """Tokens, and how they were found; None and why not."""
-
-    tokens: Interval | None
-    method: str
-    bytes: Interval | None = None
 
 
 def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail: bool = True) -> Forecast:
@@ -70,16 +59,7 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
         notes=tuple(_notes(endpoint, settings)),
         not_modelled=(*_not_modelled(settings, model), *unknown_parts(used, shape, model)),
         problems=tuple(_problems(endpoint, settings, model)),
-        terms=explain(
-            endpoint,
-            settings,
-            each,
-            _states(stage.model),
-            windows(settings, stage.model),
-            pool.bytes,
-            pool.tokens,
-            pool.method,
-        )
+        terms=explain(endpoint, settings, each, _states(stage.model), windows(settings, stage.model), pool)
         if detail
         else (),
     )
@@ -190,7 +170,7 @@ def _blind(settings: Settings, card_mib: int, weights: Interval, each: Rates, mo
     )
     if size.high <= 0:
         return Pool(Interval(0, 0, 0, "assumed"), f"{method}: the weights leave nothing", size)
-    return Pool(_tokens(size, settings, each, model), method, size)
+    return Pool(_tokens(size, settings, each, model), method, size, Share(total, weights))
 
 
 def _tokens(size: Interval, settings: Settings, each: Rates, model: ModelFacts | None) -> Interval:
@@ -222,7 +202,7 @@ def _capped(pool: Pool, settings: Settings) -> Pool:
         return pool
     low, best, high = (min(cap, end) for end in (pool.tokens.low, pool.tokens.best, pool.tokens.high))
     said = f"{pool.method}; at most max-total-tokens {cap:,}" if best == cap else pool.method
-    return Pool(Interval(low, best, high, pool.tokens.source), said, pool.bytes)
+    return replace(pool, tokens=Interval(low, best, high, pool.tokens.source), method=said)
 
 
 def _offloaded(settings: Settings, stages: tuple[Stage, ...]) -> Iterator[Demand]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.sglang.kv import Rates, kv_share, swa_tokens
+from archonctl.engines.sglang.pool import Pool
 from archonctl.engines.sglang.settings import Settings
 from archonctl.engines.terms import Term, Working
 from archonctl.memory.interval import Interval
@@ -20,14 +21,13 @@ def explain(
     each: Rates | None,
     states: bool,
     windows: int,
-    size: Interval | None,
-    tokens: Interval | None,
-    method: str,
+    pool: Pool,
 ) -> tuple[Term, ...]:
     """The working of one forecast; empty where the pool is not known. ``states``: the model has recurrent layers.
 
     ``windows`` are the tokens of the sliding pool that the contract holds at once.
     """
+    tokens, size, method = pool.tokens, pool.bytes, pool.method
     if tokens is None:
         return ()
     work = Working()
@@ -35,13 +35,29 @@ def explain(
     if each is None or size is None:
         limits.append(work.take("seen", int(tokens.best), "tokens", "of the pool", "log", method))
     else:
-        limits.append(_pool(work, endpoint, settings, each, states, windows, size, method))
+        _memory(work, endpoint, settings, pool, size)
+        limits.append(_pool(work, endpoint, settings, each, states, windows, size))
     if settings.cap_tokens:
         key = _key(endpoint, "max-total-tokens")
         limits.append(work.take("cap", settings.cap_tokens, "tokens", "--max-total-tokens", "declared", key=key))
     formula = f"min({', '.join(limits)})" if len(limits) > 1 else limits[0]
     work.estimate("kv_tokens", tokens, "tokens", "of the pool", formula)
     return work.terms()
+
+
+def _memory(work: Working, endpoint: Endpoint, settings: Settings, pool: Pool, size: Interval) -> None:
+    """Bytes of a rank's pools: of a boot, or what the static share leaves beside the weights."""
+    what, share = "of a rank's pools", pool.share
+    if share is None:
+        work.estimate("memory", size, "bytes", what, origin=pool.method)
+        return
+    work.take("card", share.card, "bytes", "free of the tightest card before the start", "declared", "host profile")
+    work.estimate("context", share.context, "bytes", "of the driver, before the weights", origin="engines/sglang/pool.py")
+    work.estimate("weights", share.weights, "bytes", "of a rank, with LoRA slots", origin="safetensors headers")
+    key = _key(endpoint, "mem-fraction-static")
+    work.take("fraction", settings.fraction, "", "of what is free, for weights and pools", "config", _ARGS, key=key)
+    formula = "card - context - weights - (card - context) * (1 - fraction)"
+    work.estimate("memory", size, "bytes", what, formula, _SIZES)
 
 
 def _pool(
@@ -52,11 +68,9 @@ def _pool(
     states: bool,
     windows: int,
     size: Interval,
-    method: str,
 ) -> str:
     """Terms from the memory to the tokens; the name of the last."""
     work.take("page", settings.page, "tokens", "a page", "config", _ARGS, key=_key(endpoint, "page-size"))
-    work.estimate("memory", size, "bytes", "of a rank's pools, by the method of the plan", origin=method)
     pool = max(0.0, size.best)
     if states:
         pool = _beside_states(work, endpoint, settings, each, pool)
