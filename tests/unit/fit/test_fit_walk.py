@@ -135,6 +135,12 @@ def test_layers_that_the_tightest_card_need_not_hold_are_left_to_the_plan(ask: Q
     assert found.chosen.est.best <= found.chosen.free_bytes == 15_500 << 20
 
 
+def test_what_is_short_by_less_than_a_rounding_is_left_to_the_plan(ask: Question) -> None:
+    found = ask("qwen3-next-80b-a3b", card_host("B200"), seqs=2, engine="sglang", kv_quant="fp8", quants=("BF16",))
+    assert found.chosen
+    assert found.chosen.est.best <= found.chosen.free_bytes
+
+
 def test_more_cards_than_there_are_or_heads_that_do_not_divide_cannot_be_had(
     ask: Question, catalogue: Catalogue
 ) -> None:
