@@ -52,7 +52,8 @@ def _memory(work: Working, endpoint: Endpoint, settings: Settings, pool: Pool, s
         work.estimate("memory", size, "bytes", what, origin=pool.method)
         return
     work.take("card", share.card, "bytes", "free of the tightest card before the start", "declared", "host profile")
-    work.estimate("context", share.context, "bytes", "of the driver, before the weights", origin="engines/sglang/pool.py")
+    of = "of the driver, before the weights"
+    work.estimate("context", share.context, "bytes", of, origin="engines/sglang/pool.py")
     work.estimate("weights", share.weights, "bytes", "of a rank, with LoRA slots", origin="safetensors headers")
     key = _key(endpoint, "mem-fraction-static")
     work.take("fraction", settings.fraction, "", "of what is free, for weights and pools", "config", _ARGS, key=key)
