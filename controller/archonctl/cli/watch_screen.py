@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -145,17 +146,31 @@ class Screen:
     def _take(self) -> None:
         if self._keys is not None:
             self._modes = termios.tcgetattr(self._keys)
-            tty.setcbreak(self._keys, termios.TCSANOW)
+            _uninterrupted(lambda keys: tty.setcbreak(keys, termios.TCSANOW), self._keys)
         self._drawn, self._size = [], (0, 0)
         self._write(_ENTER)
 
     def _give_back(self) -> None:
         self._write(_LEAVE)
         if self._keys is not None and self._modes is not None:
+            modes = self._modes
             with contextlib.suppress(termios.error):  # the terminal has gone
-                termios.tcsetattr(self._keys, termios.TCSANOW, self._modes)
+                _uninterrupted(lambda keys: termios.tcsetattr(keys, termios.TCSANOW, modes), self._keys)
 
     def _write(self, raw: bytes) -> None:
         with contextlib.suppress(OSError):  # the terminal has gone: SIGHUP or the end of its input tells
             while raw:
                 raw = raw[os.write(self._out, raw) :]
+
+
+def _uninterrupted(change: Callable[[int], object], keys: int) -> None:
+    """Change the modes of a terminal, again where a signal came between: whoever is stopped for changing them from the
+    background (SIGTTOU) hears of SIGCONT in the middle of it. Raises termios.error."""
+    while True:
+        try:
+            change(keys)
+        except termios.error as err:
+            if err.args[0] != errno.EINTR:
+                raise
+        else:
+            return

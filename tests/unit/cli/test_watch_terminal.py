@@ -90,6 +90,16 @@ def test_it_stops_for_the_shell_and_goes_on(words: list[str], env: Env, tmp_path
         assert "over" in at.text
 
 
+def test_it_may_be_started_in_the_background_and_fetched(words: list[str], env: Env) -> None:
+    script = f"{shlex.join(words)} & until jobs | grep -q Stopped; do sleep 0.1; done; echo it stopped; fg"
+    with Terminal(["bash", "-mc", script], (80, 24), env) as at:
+        at.until(lambda _: b"it stopped" in at.raw)
+        at.until("✓ holds")
+        at.type("q")
+        assert at.ended() == 0
+        assert at.is_restored
+
+
 @pytest.mark.parametrize(
     ("more", "has", "lacks"),
     [
