@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from archonctl.probe.beside import among_others
 from archonctl.probe.calibration import calibration_tokens
 from archonctl.probe.capacity_judge import truncated
 from archonctl.probe.engine import count_tokens
@@ -27,6 +28,8 @@ _DIALECTS = 16
 _OFFSET = 4
 """A tokenizer path that adds more special tokens than the completion does may count this many more."""
 _BACKGROUND_ANSWER = 256
+_AT_ONCE = 2
+"""Requests of a measurement that are open at once."""
 _ANSWER = 8
 
 
@@ -64,6 +67,10 @@ async def _calibrated(session: Session, leg: str) -> tuple[Shape, Pace]:
 async def _bounded(session: Session, tokens: int, work: Coroutine[None, None, _T]) -> _T:
     """A request of ``tokens`` in the time that the slowest engine needs. Raises Fault ``never-admitted``."""
     bound_s = session.limits.calibrate_s + tokens * session.limits.calibrate_s_per_token
+    return await among_others(session, _AT_ONCE, bound_s, _in_time(tokens, bound_s, work))
+
+
+async def _in_time(tokens: int, bound_s: float, work: Coroutine[None, None, _T]) -> _T:
     try:
         async with asyncio.timeout(bound_s):
             return await work

@@ -15,8 +15,10 @@ from archonctl.probe.answers import (
     read_generation,
     read_refusal,
 )
+from archonctl.probe.beside import among_others
 from archonctl.probe.capacity_judge import ABORTED
 from archonctl.probe.client import Answer
+from archonctl.probe.engine import wait_idle
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import as_str, parse_json, pick
 from archonctl.probe.patience import patiently
@@ -206,7 +208,12 @@ async def model_id(session: Session) -> Leg:
 
 
 async def generation(session: Session) -> Leg:
-    """One real, bounded answer. Reasoning text counts; an error inside a 200 does not."""
+    """One real, bounded answer. Reasoning text counts; an error inside a 200 does not.
+
+    With ``--when-idle`` not even that is asked of an engine that others use.
+    """
+    if session.when_idle:
+        await wait_idle(session)
     path, answer = await _ask(session)
     said = session.http.excerpt(answer.body)
     if answer.status == 503 and _LOADING.search(said):
@@ -269,7 +276,8 @@ async def _ask(session: Session) -> tuple[str, Answer]:
     answer: Answer | None = None
     for path, body in paths:
         session.tell("generation", 0, GENERATION_TOKENS, path)
-        first, answer = answer, await patiently(partial(_posted, session, path, json.dumps(body).encode()))
+        ask = patiently(partial(_posted, session, path, json.dumps(body).encode()))
+        first, answer = answer, await among_others(session, 1, session.limits.generation_s, ask)
         if answer.status not in (400, 404, 405, 422, 501):
             return path, answer
         answer = first or answer

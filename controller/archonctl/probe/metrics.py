@@ -20,6 +20,16 @@ PREEMPTION_SAMPLES = frozenset(
     }
 )
 """Counters. radiance's ``num_requests_preempted`` and SGLang's ``num_retracted_reqs`` are gauges: how many wait now."""
+WORK_SAMPLES = frozenset(
+    {
+        "llamacpp:n_decode_total",
+        "vllm:prompt_tokens_total",
+        "vllm:generation_tokens_total",
+        "sglang:prompt_tokens_total",
+        "sglang:generation_tokens_total",
+    }
+)
+"""Counters that grow while an engine works on anything."""
 PREEMPTED_NOW = frozenset({"radiance:num_requests_preempted"})
 
 

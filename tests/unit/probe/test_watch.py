@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -66,7 +67,8 @@ def test_traffic_of_others_that_stays_is_given_way_to(when_idle: bool) -> None:
     limits = replace(SHORT, patient_s=2.0, settled_s=0.1)
     with lying_server(Engine(slots=2, gauges="llamacpp", step_s=0.005)) as server, traffic(server, 50, 40):
         verdict = probe(server, api=COUNTING, limits=limits, extras=Extras(when_idle=when_idle))
-    assert (verdict.word, leg(verdict, "capacity").code) == ("no evidence", "engine-busy"), told(verdict)
+    where = "generation" if when_idle else "capacity"
+    assert (verdict.word, leg(verdict, where).code) == ("no evidence", "engine-busy"), told(verdict)
 
 
 def test_others_that_come_in_the_middle_and_go_again_cost_a_second_flight() -> None:
@@ -122,3 +124,31 @@ def test_slots_that_never_work_prove_nothing_against_an_engine() -> None:
     with lying_server(Engine(hold_back=1.0, lie_above=150, override={"/slots": idle})) as server:
         verdict = probe(server)
     assert (verdict.word, leg(verdict, "capacity").code) == ("no evidence", "hold-unproven"), told(verdict)
+
+
+@pytest.mark.parametrize("when_idle", [False, True])
+def test_an_engine_whose_slots_all_are_of_others_is_busy_and_not_broken(when_idle: bool) -> None:
+    """They answer for longer than a short request is waited for; with ``--when-idle`` it is not even sent."""
+    limits = replace(SHORT, generation_s=0.5, patient_s=1.0)
+    with lying_server(Engine(slots=2, gauges="llamacpp", step_s=0.02)) as server, traffic(server, 5, 100):
+        wait_for(server, 1)
+        sent = len(server.requests)
+        verdict = probe(server, api=COUNTING, limits=limits, extras=Extras(when_idle=when_idle))
+        asked = [path for _, path, _ in server.requests[sent:] if path == API.chat]
+    assert (verdict.word, leg(verdict, "generation").code) == ("no evidence", "engine-busy"), told(verdict)
+    assert bool(asked) != when_idle
+
+
+def test_an_engine_that_stands_still_is_broken_whoever_waits_beside() -> None:
+    stuck = [{"id": i, "is_processing": True, "n_decoded": 7} for i in range(4)]
+    with lying_server(Engine()) as server:
+        server.engine.override |= {"/slots": lies.answers_json(stuck), API.chat: lies.silent}
+        verdict = probe(server, limits=replace(SHORT, generation_s=0.5))
+    assert (verdict.word, leg(verdict, "generation").code) == ("broken", "request-timeout"), told(verdict)
+
+
+def wait_for(server: LyingServer, waiting: int) -> None:
+    """Until so many requests wait."""
+    end = time.monotonic() + 20
+    while server.waiting < waiting and time.monotonic() < end:
+        time.sleep(0.01)
