@@ -178,8 +178,8 @@ def _age(since: float | None, at: float) -> float | None:
 def _memory(found: _Samples, held: Sequence[str]) -> tuple[Memory, ...]:
     """Every card that a driver or a plan names, and the host."""
     by_card = {labels[0] for labels, _ in found.of("archon_gpu_memory_bytes")}
-    by_plan = {(labels[2], name) for name in held for labels, _ in found.of("archon_capacity_bytes", name)}
-    cards = sorted(by_card | {card for card, _ in by_plan if card} - {""}, key=lambda card: (len(card), card))
+    by_plan = {labels[0] for name in held for labels, _ in found.of("archon_capacity_bytes", name, "device")}
+    cards = sorted((by_card | by_plan) - {""}, key=lambda card: (len(card), card))
     total, free = (found.one("archon_host_memory_bytes", kind) for kind in ("total", "available"))
     host = Memory("host", total, None if total is None or free is None else total - free, _planned(found, held, None))
     return (*(_card(found, held, card) for card in cards), host)

@@ -131,6 +131,17 @@ def test_a_reset_under_a_running_engine_is_drift_before_the_next_start_needs_it(
     assert f"expected {TARGET_MIB * PAGES_IN_MIB}, found {RESET_MIB * PAGES_IN_MIB}" in caps[0]["message"]
 
 
+def test_it_is_watched_with_the_plan_of_both_cards_its_load_and_its_drift(host: Box, repository: Path) -> None:
+    path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
+    words = [sys.executable, "-m", "support.terminal", "100", "30", "0 running", "q", "/usr/bin/archonctl", "watch"]
+    found = json.loads(host("env", path, *words, timeout=120))
+    if folder := os.environ.get("ARCHON_TEST_FRAMES"):  # to be looked at
+        (Path(folder) / "night.txt").write_text(found["screen"])
+    assert (found["exit"], found["restored"]) == (0, True)
+    for text in (" card 0 [█", " card 1 [█", "600,000 live, +0.0%", "[drift-cap]", "3 x 200,000"):
+        assert text in found["screen"], found["screen"]
+
+
 def test_an_apply_raises_it_under_the_running_engine_and_restarts_nothing(host: Box) -> None:
     # the unit's own start has a verdict since the apply, and is not of the history yet
     assert apply(host).returncode == 0

@@ -52,6 +52,15 @@ def test_a_plan_is_drawn_on_the_cards_that_it_wants_while_its_unit_runs() -> Non
     assert all(each.planned == () for each in of([*cards, *plan("a"), *down], "a").memory)
 
 
+def test_a_card_that_no_driver_shows_is_drawn_as_the_plan_knows_it() -> None:
+    declared = [sample("archon_capacity_bytes", "a", "device", "1", value=50)]
+    declared.append(sample("archon_capacity_bytes", "a", "host", "", value=70))
+    card, host = of([*declared, *plan("a"), *one_hot("archon_unit_state", "a", STATES, "active")], "a").memory
+    assert (card.place, card.total_bytes, card.used_bytes) == ("1", 50, None)
+    assert card.planned == (Planned("a", "weights", 11.0),)
+    assert host.total_bytes is None
+
+
 def test_cards_are_counted_by_their_number_and_the_host_comes_last() -> None:
     cards = [sample("archon_gpu_memory_bytes", str(card), "total", value=99) for card in (10, 2, 0)]
     assert [each.place for each in of(cards).memory] == ["0", "2", "10", "host"]
