@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from archonctl.errors import ModelError
 from archonctl.ledger.asked import asked_flags
@@ -60,6 +60,8 @@ class CaseFacts:
     model: str = ""
     version: str = ""
     """The engine's version as the case states it: free text."""
+    config: Mapping[str, object] = field(default_factory=dict)
+    """The model's config as the case states it: a config.json, or a few words of one."""
     workers: int = 0
     """Tensor-parallel workers that vLLM's line prefixes name ("(Worker_TP1 pid=...)"); 0 where none is named."""
 
@@ -110,6 +112,7 @@ def case_facts(record: Mapping[str, object]) -> CaseFacts:
     version = record.get("engine_version")
     found = CaseFacts(
         flags,
+        config=config or {},
         card=card,
         card_gib=gib,
         cards=count,

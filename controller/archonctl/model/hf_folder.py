@@ -25,7 +25,7 @@ MAX_CONFIG_BYTES = 16 * 1024 * 1024
 MAX_INDEX_BYTES = 256 * 1024 * 1024
 MAX_FILES = 4096
 _PART = re.compile(r"^(?P<stem>.*)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.safetensors$", re.DOTALL)
-_NESTED = ("rope_scaling", "rope_parameters", "quantization_config")
+_NESTED = ("rope_scaling", "rope_parameters", "quantization_config", "vision_config")
 
 
 def read_hf_folder(folder: Path, names: Sequence[str]) -> ModelFacts:
@@ -58,7 +58,7 @@ def read_hf_files(folder: Files, names: Sequence[str]) -> ModelFacts:
         file_bytes=size,
         tensor_bytes=parts,
         tensors=sum(part.tensors for part in parts),
-        metadata=None if config is None else _scalars(config),
+        metadata=None if config is None else scalars(config),
         parts=max(1, len(headers)),
         quantization=quantization,
         geometry_reason=reason,
@@ -99,7 +99,7 @@ def _quantization(config: Mapping[str, object] | None, folder: Files, names: Seq
     return quantization_of(said, modelopt)
 
 
-def _scalars(config: Mapping[str, object]) -> dict[str, int | float | str | bool]:
+def scalars(config: Mapping[str, object]) -> dict[str, int | float | str | bool]:
     """Scalars of the text model, and of the few nested objects that decide memory, as ``object.key``."""
     text = text_config(config)
     found = {key: value for key, value in {**config, **text}.items() if isinstance(value, int | float | str)}

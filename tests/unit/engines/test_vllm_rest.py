@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from archonctl.engines.vllm.rest import UNKNOWN_GIB, rest_of
 from archonctl.host.profile import Card, Host
 from archonctl.memory.interval import GIB, Interval
 from archonctl.model.geometry import Geometry, Layer, ModelFacts, TensorBytes
+from archonctl.model.inspect import inspect_model
 from archonctl.plan.judge import judged_plan
+from support.raw_safetensors import llama_config, llama_tensors, write_folder
 
 
 def model(
@@ -170,3 +173,12 @@ def test_the_environment_decides_whether_graphs_are_taken_off_the_share(said: st
     assert now.rest is not None
     assert ("graphs" in {part.kind for part in now.rest.counted}) == counted
     assert "graphs" in {part.kind for part in (*now.rest.counted, *now.rest.beside)}
+
+
+def test_a_folder_says_that_its_model_has_a_tower(tmp_path: Path) -> None:
+    vision = {"hidden_size": 1152, "intermediate_size": 4304}
+    folder = write_folder(tmp_path / "m", llama_config(vision_config=vision), llama_tensors())
+    rest = assess(endpoint(), on(81_000), inspect_model(folder)).rest
+    assert rest is not None
+    tower = next(part for part in rest.counted if part.kind == "encoder")
+    assert tower.size.best == 16_384 * 4 * 2 * (3 * 1152 + 2 * 4304)

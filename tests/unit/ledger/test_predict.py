@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archonctl.ledger.blind import rest_gib
 from archonctl.ledger.case import case_facts
 from archonctl.ledger.check import check_case
 from archonctl.ledger.predict import Prediction
@@ -344,3 +345,35 @@ def test_a_layer_that_shares_rows_has_its_own_in_sglang() -> None:
     line = "SWAKVPool mem usage: 79.94 GB, swa size: 798276, full size: 997846"
     found = predicted([line], engine="sglang", model="google/gemma-4-E4B-it", model_config=config)
     assert found.kv_tokens == pytest.approx(997_846, rel=0.001)
+
+
+LLAMA_8B = {
+    "model_type": "llama", "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "hidden_size": 4096, "intermediate_size": 14_336, "vocab_size": 128_256, "max_position_embeddings": 131_072,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("card", "length", "tokens"), [(23.58, 29_000, 23_648), (23.58, 20_000, 31_232)])
+def test_blind_from_a_config_follows_the_batch_that_is_profiled(card: float, length: int, tokens: int) -> None:
+    """https://github.com/vllm-project/vllm/issues/10517: 14.9888 GiB of weights, 2.89 and 3.81 left for the cache."""
+    gpu = {"name": "RTX 3090", "vram_gib": card}
+    flags = {"max_model_len": length, "gpu_memory_utilization": 0.9}
+    facts = case_facts({"engine": "vllm", "model_config": LLAMA_8B, "gpu": gpu, "flags": flags})
+    low, best, high = (card * 0.9 - 14.9888 - end for end in reversed(rest_gib(facts, card, (0, 6, 3))))
+    seen = tokens * 131_072 / (1 << 30)
+    assert low < seen < high
+    assert best == pytest.approx(seen, rel=0.05)
+
+
+def test_blind_from_a_config_is_narrower_than_without_one() -> None:
+    lines = ["INFO [gpu_model_runner.py:2653] Model loading took 14.9889 GiB and 7.7 seconds"]
+    flags = {"max_num_seqs": 8, "max_num_batched_tokens": 2048}
+    stated: dict[str, Any] = {"engine": "vllm", "engine_version": "0.11.0", "flags": flags}
+    large = {"name": "H100", "vram_gib": 79.18}
+    named = predicted(lines, gpu=large, model_config=LLAMA_8B, **stated)
+    plain = predicted(lines, gpu=large, model_config=LLAMA, **stated)
+    assert named.basis == plain.basis == "blind"
+    for each in (named, plain):
+        assert (each.low_tokens or 0) < (each.kv_tokens or 0) < (each.high_tokens or 0)
+    assert (named.kv_tokens or 0) > (plain.kv_tokens or 0)
+    assert named.high_tokens - named.low_tokens < (plain.high_tokens or 0) - (plain.low_tokens or 0)  # type: ignore[operator]
