@@ -27,8 +27,10 @@ from archonctl.service.unit import UnitState
 
 EVERY_S = 15.0
 PLAN_EVERY_S = 300.0
-"""A plan reads the model's header and the machine's free memory; neither changes from one scrape to the next. Sooner than
-the board calls a sample stale."""
+"""A plan reads the model's header and the machine's free memory; neither changes from one scrape to the next.
+
+Sooner than the board calls a sample stale.
+"""
 WORKERS = 16
 """Engines that are asked at once. One that hangs holds a worker for the few seconds of its bound."""
 
