@@ -377,3 +377,22 @@ def test_blind_from_a_config_is_narrower_than_without_one() -> None:
         assert (each.low_tokens or 0) < (each.kv_tokens or 0) < (each.high_tokens or 0)
     assert (named.kv_tokens or 0) > (plain.kv_tokens or 0)
     assert named.high_tokens - named.low_tokens < (plain.high_tokens or 0) - (plain.low_tokens or 0)  # type: ignore[operator]
+
+
+MIMO = {"num_hidden_layers": 48, "num_key_value_heads": 4, "swa_num_key_value_heads": 8, "head_dim": 192}
+MIMO |= {"v_head_dim": 128, "swa_head_dim": 192, "swa_v_head_dim": 128, "sliding_window": 128}
+
+
+def test_layers_by_a_list_are_counted() -> None:
+    pattern = [0] + [int(i % 6 != 5) for i in range(1, 48)]
+    found = case_facts({"model_config": {**MIMO, "hybrid_layer_pattern": pattern}}).geometry
+    assert found is not None
+    kinds = {(layer.attention, layer.kv_heads, layer.k_width, layer.v_width): n for layer, n in found.kinds}
+    assert kinds == {("full", 4, 768, 512): 9, ("sliding", 8, 1536, 1024): 39}
+    types = ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 4
+    mixed = case_facts({"model_config": {"layer_types": types, "num_key_value_heads": 2, "head_dim": 64}}).geometry
+    assert mixed is not None
+    assert sorted(n for _, n in mixed.kinds) == [4, 12]
+    assert (
+        "which layers slide" in case_facts({"model_config": {**MIMO, "hybrid_layer_pattern": [0, 1]}}).geometry_reason
+    )

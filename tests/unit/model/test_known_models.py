@@ -57,6 +57,22 @@ def test_a_row_is_the_geometry_of_the_published_config(name: str) -> None:
     assert kept(describe(None, name).geometry) == kept(hf_geometry(CONFIGS[name]))
 
 
+CATALOGUE = {
+    found["model"]: found["config"]
+    for found in (json.loads(path.read_text("utf-8")) for path in (GOLDEN.parent / "configs").glob("*.json"))
+}
+
+
+@pytest.mark.parametrize("name", sorted(name for name in CATALOGUE if known_model(name)))
+def test_a_row_is_the_geometry_of_the_config_of_the_catalogue(name: str) -> None:
+    assert kept(describe(None, name).geometry)[::2] == kept(hf_geometry(CATALOGUE[name]))[::2]
+
+
+def test_nearly_every_model_of_the_catalogue_is_known_by_its_name() -> None:
+    assert len([name for name in CATALOGUE if known_model(name)]) >= len(CATALOGUE) - 5
+    assert not any(known_model(name) for name in ("zai-org/GLM-5.2", "zai-org/GLM-5.3-Flash"))
+
+
 def test_the_published_configs_cover_every_kind_of_attention_of_the_table() -> None:
     named = [name for name in CONFIGS if known_model(name)]
     assert len(named) >= 20
