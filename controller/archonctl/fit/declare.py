@@ -15,8 +15,8 @@ from archonctl.host.visible import visible_environment
 STATIC_SHARE = 0.85
 """mem-fraction-static of SGLang: the rest is for activations and graphs (its own choice lies around it)."""
 Maker = Literal["", "nvidia", "amd", "intel"]
-DEFAULT_SHARE = 0.90
-"""gpu-memory-utilization of vLLM where nobody says: 0.90, or 0.92 since 0.20.0 (vllm/config/cache.py)."""
+DEFAULT_SHARE = 0.92
+"""gpu-memory-utilization of vLLM where nobody says, since 0.20.0 (0.90 before; vllm/config/cache.py)."""
 KINDS: Mapping[str, EngineKind] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
 
 

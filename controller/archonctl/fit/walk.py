@@ -6,7 +6,7 @@ is a declaration that the plan calls "holds".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from archonctl.catalogue.values import CatalogueModel
 from archonctl.fit import refusals
@@ -28,8 +28,8 @@ PRECEDENCE: tuple[RefusalCode, ...] = (
     "fit-capability",
 )
 """Which refusal stands for all: one that got as far as sizes tells more than a missing kernel."""
-NEARLY = 1.01
-"""A need is rounded up where an engine counts in blocks and states: what is short by less is left to the plan."""
+NEARLY: Mapping[str, float] = {"sglang": 1.01}
+"""SGLang's need is rounded up, since its pools are of whole states: what is short by less is left to the plan."""
 PLAIN_ASK = Ask()
 
 
@@ -102,7 +102,7 @@ class _Walk:
                 self._refusals.append(refusals.of_case(code, case, need.problem[1] or need.unknown))
                 return None
             short = need.must - group.free_bytes(tp)
-            if need.must <= group.free[0] * NEARLY:
+            if need.must <= group.free[0] * NEARLY.get(case.engine, 1.0):
                 found = on_cards(self._ask, case, one, need, group)
                 if isinstance(found, Choice):
                     return found

@@ -120,6 +120,13 @@ def test_the_freer_card_is_taken_and_named_and_vllm_asks_for_no_more_than_is_fre
     assert found.chosen.endpoint.engine.knobs["gpu-memory-utilization"] == 0.83
 
 
+def test_the_share_of_vllm_is_written_where_less_is_free_than_any_version_takes_by_itself(ask: Question) -> None:
+    host = Host(cards=(card(0, mib=94_330, free=85_852),))
+    found = ask("gemma-4-31b", host, quants=("BF16",), engine="vllm")
+    assert found.chosen
+    assert found.chosen.endpoint.engine.knobs["gpu-memory-utilization"] == 0.91
+
+
 def test_one_card_of_several_is_named_so_that_no_engine_spreads_over_the_others(ask: Question) -> None:
     found = ask("qwen3-14b", card_host("T4x2"), tp=1)
     assert found.chosen
