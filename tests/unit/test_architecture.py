@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "controller" / "archonctl"
 
 # Each room may import itself and what stands before it; rooms on one line do not see each other.
 ORDER = [
-    {"errors", "findings"},
+    {"errors", "findings", "redact"},
     {"memory"},
     {"deployment", "host", "model"},
     {"engines", "catalogue"},

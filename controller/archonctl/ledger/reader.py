@@ -13,6 +13,7 @@ from archonctl.ledger.grammar import ENGINES, Row, common_grammar, grammar, kind
 from archonctl.ledger.sieve import Sieve, blind, pieces
 from archonctl.ledger.track import TEXT_LIMIT, Taken, Track
 from archonctl.ledger.values import BootLedger, Change
+from archonctl.redact import without_secrets
 
 Line = bytes | str
 
@@ -145,7 +146,8 @@ class LedgerReader:
             for track in tracks:
                 if track not in served:
                     served.append(track)
-                    sighting = track.grammar.read(row, match, message.rank, line_no, text[:TEXT_LIMIT])
+                    said = without_secrets(text[: 4 * TEXT_LIMIT])[:TEXT_LIMIT]
+                    sighting = track.grammar.read(row, match, message.rank, line_no, said)
                     if sighting and (what := track.take(row, sighting)) is not None:
                         taken.append((track, what))
         return taken

@@ -10,7 +10,8 @@ from archonctl.memory.interval import Interval
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One figure and the line that carries it. ``line_no`` counts from 1; ``text`` is the line as read, cut at 400."""
+    """One figure and the line that carries it. ``line_no`` counts from 1; ``text`` is the line as read, without what
+    looks like a secret, cut at 400."""
 
     value: Interval
     line_no: int

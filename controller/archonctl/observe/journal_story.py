@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from archonctl.errors import HostRefusal
 from archonctl.observe.failure_journal import read
 from archonctl.observe.failures import Failure, Line, classify
-from archonctl.probe.redact import Redactor
+from archonctl.redact import Redactor
 
 READ_S = 10.0
 """A journal of millions of lines is read no longer than this; what is missing is said."""

@@ -27,9 +27,9 @@ from archonctl.probe.body import Stream, is_json
 from archonctl.probe.faults import Fault, unseen
 from archonctl.probe.jsonread import parse_json
 from archonctl.probe.limits import Limits
-from archonctl.probe.redact import Redactor
 from archonctl.probe.tls import Certificate, certificate_of, tls_context, tls_fault
 from archonctl.probe.values import Proof
+from archonctl.redact import Redactor
 
 _OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.ENOBUFS}
 _AUTH = {401, 403}

@@ -17,8 +17,8 @@ from archonctl.ledger.values import BootLedger, Reading, Remark
 from archonctl.memory.interval import Interval
 from archonctl.probe.ledger_leg import replicas_of
 from archonctl.probe.readback import read_back
-from archonctl.probe.redact import Redactor
 from archonctl.probe.values import Leg, LegStatus, Proof, VerdictWord
+from archonctl.redact import Redactor
 
 SCHEMA = "archonctl.evidence/1"
 T = TypeVar("T")

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 from archonctl.errors import ContractBroken, HostRefusal, NoEvidence
 from archonctl.ledger.refusal import cause
 from archonctl.ledger.values import Remark
+from archonctl.redact import without_secrets
 from archonctl.service import procfs
 from archonctl.service.events import Event, OnEvent, ignore
 from archonctl.service.exits import ExitStatus
@@ -176,7 +177,7 @@ class Tail:
             for line in lines:
                 self.sink.feed(line)
             self.lines += len(lines)
-            self.last.extend(line[:400] for line in lines[-TAIL_LINES:])
+            self.last.extend(_shown(line) for line in lines[-TAIL_LINES:])
             if time.monotonic() > until:
                 break
         return any_line
@@ -212,7 +213,12 @@ class Tail:
     def tail(self) -> list[str]:
         """The last lines, an unfinished one included."""
         rest = self.source.rest().strip()
-        return [*self.last, rest[:400]][-TAIL_LINES:] if rest else list(self.last)
+        return [*self.last, _shown(rest)][-TAIL_LINES:] if rest else list(self.last)
+
+
+def _shown(line: str) -> str:
+    """What a person may see of a line: its beginning, without what looks like a secret."""
+    return without_secrets(line[:1600])[:400]
 
 
 class Progress:

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from archonctl.redact import without_secrets
 from archonctl.service.journal import journal_command
 from archonctl.service.process import LOG_HEAD_BYTES
 
@@ -82,7 +83,7 @@ def _message(value: object) -> str:
 
 def _is_like(line: str, text: str) -> bool:
     tail = text.strip()[:_LIKE]
-    return bool(tail) and tail in line
+    return bool(tail) and (tail in line or tail in without_secrets(line[:1600]))
 
 
 def _log_proofs(probe: Mapping[str, object]) -> Iterable[Json]:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from archonctl.ledger.as_json import ledger_json
+from archonctl.ledger.reader import LedgerReader
 from archonctl.probe.answers import (
     judge_generation,
     listed_window,
@@ -20,10 +22,10 @@ from archonctl.probe.answers import (
 from archonctl.probe.faults import Fault
 from archonctl.probe.jsonread import as_int, parse_json, pick
 from archonctl.probe.metrics import load_of_json, load_of_metrics, samples
-from archonctl.probe.redact import Redactor
 from archonctl.probe.report import read_cache_config, read_props, read_server_info, read_sglang_info, with_slots
 from archonctl.probe.sse import SseParser
 from archonctl.probe.stream import Seen
+from archonctl.redact import Redactor
 
 NAMES = (
     "error choices message content text delta usage prompt_tokens completion_tokens finish_reason data id object detail"
@@ -210,10 +212,32 @@ def test_a_secret_never_survives_an_excerpt(before: str, after: str, limit: int)
         "token=abcdef123456",
         "sk-abcdef123456",
         "hf_abcdef123456",
+        "non-default args: {'api_key': ['x', 'abcdef123456'], 'port': 1}",
+        "LLAMA_API_KEY=abcdef123456",
+        "AWS_SECRET_ACCESS_KEY=abcdef123456",
+        "llama-server --api-key abcdef123456 --port 1",
+        "--hf-token abcdef123456",
+        "https://user:abcdef123456@host/",
+        "GET /v1/models?key=abcdef123456&x=1",
+        "cookie: abcdef123456",
     ],
 )
 def test_what_has_the_shape_of_a_secret_is_hidden(text: str) -> None:
     assert "abcdef123456" not in Redactor().excerpt(text)
+
+
+def test_figures_are_no_secrets() -> None:
+    for text in ("max_total_num_tokens=556348, context_len=131072", "EOS token = 128009", "--max-num-tokens 2048"):
+        assert Redactor().clean(text) == text
+
+
+def test_a_ledger_keeps_no_key_of_the_lines_that_it_reads() -> None:
+    line = "(APIServer pid=1) INFO 11-30 12:07:10 [api_utils.py:286] non-default args: {'api_key': ['abcdef123456'], "
+    reader = LedgerReader("vllm")
+    reader.feed(line + "'max_num_seqs': 3}")
+    found = reader.result()
+    assert found.figures["max_num_seqs"].value.best == 3
+    assert "abcdef123456" not in json.dumps(ledger_json(found))
 
 
 def test_control_characters_do_not_reach_a_terminal() -> None:

@@ -103,6 +103,13 @@ def test_a_death_at_boot_names_the_refusal_that_the_ledger_saw(launch: Launch, f
     assert "unknown-argument" in caught.value.hint
 
 
+def test_the_last_lines_of_a_dead_engine_show_no_key(launch: Launch, free_port: int) -> None:
+    process = launch(argv=(sys.executable, "-I", "-S", "-c", "import sys; sys.exit('bad --api-key abcdef123456')"))
+    with pytest.raises(EngineExited) as caught:
+        boot(process, free_port)
+    assert "abcdef123456" not in str(caught.value.as_dict())
+
+
 def test_a_death_without_a_word_says_so(launch: Launch, free_port: int) -> None:
     with pytest.raises(EngineExited, match="exit 3; it printed nothing"):
         boot(launch("exit"), free_port)
