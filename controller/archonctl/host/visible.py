@@ -33,7 +33,7 @@ def visible_host(host: Host, environ: Mapping[str, str]) -> Host:
     if not host.cards or not any(name in environ for steps in _VARIABLES.values() for step in steps for name in step):
         return host
     makers = {card.maker for card in host.cards}
-    seen, notes = list[Card](), list(host.notes)
+    seen, notes = list[Card](), list[str]()
     for maker in _built_for(makers, environ):
         cards = sorted((card for card in host.cards if card.maker == maker), key=lambda card: card.index)
         for step in _VARIABLES[maker]:
@@ -41,7 +41,10 @@ def visible_host(host: Host, environ: Mapping[str, str]) -> Host:
                 cards, note = _shown(cards, name, environ)
                 notes += [note] if note and note not in notes else []
         seen += cards
-    return host.model_copy(update={"cards": tuple(seen), "notes": tuple(notes)})
+    if len(seen) < len(host.cards):
+        shown = ", ".join(str(card.index) for card in seen) or "none"
+        notes.insert(0, f"of {len(host.cards)} cards engine.env shows {len(seen)} to the engine: {shown}")
+    return host.model_copy(update={"cards": tuple(seen), "notes": (*host.notes, *notes)})
 
 
 def visible_environment(cards: Sequence[Card], host: Host) -> dict[str, str]:

@@ -46,7 +46,9 @@ def test_the_cards_are_those_that_the_runtime_shows(
     assert [card.index for card in visible_host(host(*makers), environ | ORDER).cards] == seen
 
 
-def test_what_cannot_be_told_apart_is_said() -> None:
+def test_what_cannot_be_told_apart_and_what_is_hidden_is_said() -> None:
+    hidden = visible_host(host("nvidia", "nvidia"), {"CUDA_VISIBLE_DEVICES": "1"} | ORDER)
+    assert hidden.notes == ("of 2 cards engine.env shows 1 to the engine: 1",)
     named = visible_host(host("nvidia", "nvidia"), {"CUDA_VISIBLE_DEVICES": "MIG-1/2/3"})
     assert "cannot be told apart" in named.notes[-1]
     unlike = visible_host(host("nvidia", "nvidia"), {"CUDA_VISIBLE_DEVICES": "1"})
