@@ -101,6 +101,9 @@ class Geometry:
     """Bytes an element of the dtype the model is run in, where the header says it; 0: it does not."""
     indexer_dim: int = 0
     """Width of the key that a sparse-attention indexer keeps beside each MLA row (DeepSeek-V3.2, GLM-5); 0: none."""
+    sharing_layers: int = 0
+    """Trailing layers that read the rows of earlier ones (Gemma 3n, Gemma 4 E2B): of attention "none" here, and an
+    engine that shares none has rows for them all the same."""
     kinds: tuple[tuple[Layer, int], ...] = field(init=False, repr=False, compare=False)
     """One serving layer of each kind, in the order of the first of it, and how many are like it: a law goes over a
     few kinds, not over a hundred layers."""

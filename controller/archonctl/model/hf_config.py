@@ -90,7 +90,8 @@ def hf_geometry(config: Mapping[str, object], *, where: str = "config.json") -> 
             where=where,
             hint="its cache cannot be planned: start it once and read its boot log",
         )
-    kinds = _kinds(keys, law, _count(keys))
+    count = _count(keys)
+    kinds = _kinds(keys, law, count)
     recurrent: Recurrent | None = recurrent_state(keys, law.state) if "recurrent" in kinds else None
     layers = tuple(_layer(keys, law, i, kind) for i, kind in enumerate(kinds))
     dtype = (
@@ -110,6 +111,7 @@ def hf_geometry(config: Mapping[str, object], *, where: str = "config.json") -> 
         recurrent=recurrent,
         element_bytes=_BYTES.get(dtype.removeprefix("torch."), 0),
         indexer_dim=_indexer(keys, where) if law.attention == "mla" else 0,
+        sharing_layers=_sharing(keys, law, count),
     )
 
 
@@ -223,8 +225,12 @@ def _shared_experts(keys: HfKeys, law: HfLaw) -> int:
 
 def _kinds(keys: HfKeys, law: HfLaw, count: int) -> tuple[AttentionKind, ...]:
     kinds = _own_kinds(keys, law, count)
-    shared = keys.maybe("num_kv_shared_layers", limit=count - 1) if law.shares else 0
+    shared = _sharing(keys, law, count)
     return (*kinds[: count - shared], *_all("none", shared))
+
+
+def _sharing(keys: HfKeys, law: HfLaw, count: int) -> int:
+    return keys.maybe("num_kv_shared_layers", limit=count - 1) if law.shares else 0
 
 
 def _own_kinds(keys: HfKeys, law: HfLaw, count: int) -> tuple[AttentionKind, ...]:

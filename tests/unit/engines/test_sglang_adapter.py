@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,6 +131,19 @@ def test_a_cap_under_the_contract_is_short_whatever_the_memory() -> None:
 
 def test_a_context_over_the_trained_one_is_refused_before_the_boot() -> None:
     assert build_plan("e", endpoint(len=200_000), NOWHERE, llama()).verdict == "short"
+
+
+def test_layers_that_share_rows_elsewhere_have_no_law_here_and_a_boot_of_the_same_knobs_decides() -> None:
+    model = llama()
+    assert model.geometry
+    shared = replace(model, geometry=replace(model.geometry, sharing_layers=10))
+    knobs = {"mem-fraction-static": 0.9}
+    blind = forecast(endpoint(knobs), card(), shared)
+    assert blind.kv_tokens is None
+    assert "10 layers read the rows of others" in blind.method
+    boot = seen(knobs=knobs)
+    assert forecast(endpoint(knobs, (boot,)), card(), shared).kv_tokens is not None
+    assert forecast(endpoint(knobs, (boot,), kv_dtype="fp8"), card(), shared).kv_tokens is None
 
 
 def test_the_command_line_states_what_decides_the_pool() -> None:

@@ -110,13 +110,17 @@ def _pool(
     weights: Interval | None,
 ) -> Pool:
     reasons = []
+    sharing = model.geometry.sharing_layers if model and model.geometry else 0
+    each = None if sharing else each
     for boot in endpoint.boot:
         pool, why = _seen(endpoint, settings, boot, each, model)
         if pool:
             return pool
         reasons.append(why)
     cards = host.cards[: settings.ranks]
-    if each is None:
+    if sharing:
+        reasons.append(f"{sharing} layers read the rows of others; SGLang keeps rows for them too, by no law here")
+    elif each is None:
         reasons.append(model.geometry_reason if model else "the model was not read")
     elif not each.token and not each.sliding:
         reasons.append("no layer keeps keys and values, and what bounds requests of states alone has no law here")
