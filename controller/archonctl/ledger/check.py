@@ -158,6 +158,6 @@ def _read(log_lines: list[str], engine: str | None, version: str) -> LedgerReade
 
 
 def _tokens(ledger: BootLedger) -> int | None:
-    """What the engine admits by: of SGLang's two pools that is the full one, where the smaller one is what lasts least."""
+    """What the engine admits by: of SGLang's two pools the full one, though the smaller may be what lasts least."""
     value = ledger.get("max_total_num_tokens") or ledger.get("kv_tokens")
     return None if value is None else int(value.best)

@@ -58,7 +58,8 @@ ALIGN_SINCE: Version = (0, 28)
 "align"). Seen off by default in boots of 0.19 and 0.27, on in boots of September 2026."""
 CHECKPOINT_SINCE: Version = (0, 31)
 """From here Mamba2 layers keep one more aligned state, of a prefill (mamba_mixer2.py ``num_prefill_checkpoint_blocks``
-in the source of 0.32.0; vllm pull request 57329 was opened on 2026-09-17, 0.30.0 is of 2026-09-22). Gated delta nets do not.
+in the source of 0.32.0; vllm pull request 57329 was opened on 2026-09-17, 0.30.0 is of 2026-09-22). Gated delta nets do
+not.
 """
 NULL_BLOCK_SINCE: Version = (0, 30)
 """Seen in the source of 0.32.0; boots of 0.29 do not tell (rounding of the printed memory is wider than a block)."""
