@@ -62,7 +62,7 @@ def test_an_alert_links_a_page_that_exists_and_says_what_it_is_about(
     assert rule["annotations"]["runbook"] == f"runbooks/{code}.md"
     assert (repository / "runbooks" / f"{code}.md").is_file()
     assert rule["labels"]["severity"] in ("warning", "critical")
-    assert "$labels.endpoint" in rule["annotations"]["summary"]
+    assert re.search(r"\$labels\.(endpoint|instance)", rule["annotations"]["summary"])
 
 
 def test_the_dashboard_is_made_from_its_table(repository: Path, tmp_path: Path) -> None:
