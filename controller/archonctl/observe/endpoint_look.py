@@ -39,7 +39,23 @@ class StartLimit:
         return self.hits
 
 
-def state_look(installed: Installed, state: UnitState) -> list[Sample]:
+@dataclass(slots=True)
+class Verdicts:
+    """What the kept verdicts said. They are read again only when there are others: hundreds are kept, none changes."""
+
+    _of: tuple[object, ...] = ()
+    _samples: list[Sample] = field(default_factory=list)
+
+    def samples(self, installed: Installed, release: StoredRelease, state: UnitState) -> list[Sample]:
+        """Live capacity of the start that runs, and how predictions turned out."""
+        there = (release.digest, state.active, state.invocation, *kept(installed.folder))
+        if self._of != there:
+            self._samples = [*_live(installed, release, state), *_predictions(installed, release)]
+            self._of = there
+        return self._samples
+
+
+def state_look(installed: Installed, state: UnitState, verdicts: Verdicts | None = None) -> list[Sample]:
     """Contract, verdict, live capacity and predictions of one endpoint. Raises HostRefusal ``state-unreadable``."""
     name, found = installed.name, status(installed, state)
     samples = one_hot("archon_verdict", name, VERDICTS, found.word.replace(" ", "_"))
@@ -50,24 +66,36 @@ def state_look(installed: Installed, state: UnitState) -> list[Sample]:
         release = installed.stored(found.release)
     except ArchonError:
         return samples  # nothing is declared, or not readably: the verdict above says what is known
-    return samples + _declared(installed, release, found, state)
+    samples += _declared(installed.name, release, found)
+    return samples + (verdicts or Verdicts()).samples(installed, release, state)
 
 
-def _declared(installed: Installed, release: StoredRelease, found: Status, state: UnitState) -> list[Sample]:
-    name, endpoint = installed.name, release.loaded.endpoint
+def _declared(name: str, release: StoredRelease, found: Status) -> list[Sample]:
+    endpoint = release.loaded.endpoint
     contract = endpoint.contract
-    samples = [
+    return [
         sample("archon_endpoint_info", name, endpoint.engine.kind, endpoint.engine.version, found.release, value=1),
         sample("archon_contract_seqs", name, value=contract.seqs),
         sample("archon_contract_seq_len_tokens", name, value=contract.len),
         sample("archon_contract_tokens", name, value=contract.tokens),
         sample("archon_contract_margin_ratio", name, value=contract.margin),
     ]
-    if (live := live_tokens(installed, found.release, state)) is not None:
-        samples.append(sample("archon_live_capacity_tokens", name, value=live))
-        samples.append(sample("archon_contract_spare_tokens", name, value=live - contract.tokens))
+
+
+def _live(installed: Installed, release: StoredRelease, state: UnitState) -> list[Sample]:
+    if (live := live_tokens(installed, release.digest, state)) is None:
+        return []
+    spare = live - release.loaded.endpoint.contract.tokens
+    return [
+        sample("archon_live_capacity_tokens", installed.name, value=live),
+        sample("archon_contract_spare_tokens", installed.name, value=spare),
+    ]
+
+
+def _predictions(installed: Installed, release: StoredRelease) -> list[Sample]:
+    name, samples = installed.name, list[Sample]()
     outcomes = dict.fromkeys(OUTCOMES, 0)
-    for each in scores(installed.folder, endpoint.predict):
+    for each in scores(installed.folder, release.loaded.endpoint.predict):
         if each.declared is None:
             continue  # withdrawn: what is shown must be what is declared, and bounded by it
         value = each.last.value if each.last is not None else {}
@@ -91,8 +119,10 @@ def live_tokens(installed: Installed, release: str, state: UnitState) -> int | N
             stored = load(each.path)
         except ArchonError:
             continue
-        if stored.value.get("invocation") == state.invocation:
-            return logged_tokens(stored.value)
+        if stored.value.get("invocation") != state.invocation:
+            continue
+        if (tokens := logged_tokens(stored.value)) is not None:
+            return tokens  # a later look at this start may have come after its journal was rotated
     return None
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from archonctl.errors import ArchonError
+from archonctl.errors import ArchonError, HostRefusal
 from archonctl.host.capacity import card_capacity, host_capacity
 from archonctl.host.load import load_host
 from archonctl.observe.board import Board
 from archonctl.observe.catalogue import Look
-from archonctl.observe.endpoint_look import StartLimit, state_look, unit_look
+from archonctl.observe.endpoint_look import StartLimit, Verdicts, state_look, unit_look
 from archonctl.observe.engine_look import engine_look
 from archonctl.observe.failure_watch import FailureWatch
 from archonctl.observe.host_look import host_look
@@ -31,6 +31,8 @@ PLAN_EVERY_S = 300.0
 
 Sooner than the board calls a sample stale.
 """
+HUNG_S = 2.0
+"""Where systemd took longer than this to say nothing, the other units are not asked before the next round."""
 WORKERS = 16
 """Engines that are asked at once. One that hangs holds a worker for the few seconds of its bound."""
 
@@ -41,6 +43,7 @@ Show = Callable[[Installed], UnitState]
 class _Endpoint:
     installed: Installed
     limit: StartLimit = field(default_factory=StartLimit)
+    verdicts: Verdicts = field(default_factory=Verdicts)
     pending: dict[Look, Future[None]] = field(default_factory=dict)
     engine: str = ""
     planned: tuple[str, float] = ("", 0.0)
@@ -58,12 +61,14 @@ class Looker:
         """
         self._board, self._list, self._show, self._say = board, endpoints, show, say
         self._failing: dict[tuple[str, Look], str] = {}
+        self._hung = ""
+        self._defects: list[Exception] = []
         self._watch = FailureWatch(self._engines, say)
         self._known: dict[str, _Endpoint] = {}
         self._pool = ThreadPoolExecutor(WORKERS, "look")
 
     def run(self, stop: threading.Event, every_s: float = EVERY_S) -> None:
-        """Until ``stop`` is set."""
+        """Until ``stop`` is set. A defect of ours in one look is a look that failed: the others go on."""
         self._watch.begin()
         while not stop.is_set():
             began = time.monotonic()
@@ -71,10 +76,10 @@ class Looker:
             stop.wait(max(0.1, every_s - (time.monotonic() - began)))
 
     def once(self, wait_s: float = 0.0) -> None:
-        """One round; waits at most ``wait_s`` for looks that take their own time."""
-        found = {each.name: each for each in self._list()}
-        self._known = {name: self._known.get(name) or _Endpoint(each) for name, each in found.items()}
-        self._board.keep_only(self._known)
+        """One round; waits at most ``wait_s`` for looks that take their own time. Who waits hears of our defects."""
+        self._hung = ""
+        self._defects.clear()
+        self._take("", "state", self._listed)
         self._take("", "host", host_look)
         self._journal()
         for each in self._known.values():
@@ -83,11 +88,20 @@ class Looker:
         for future in [future for each in self._known.values() for future in each.pending.values()]:
             if (left := end - time.monotonic()) > 0:
                 _settled(future, left)
+        if wait_s and self._defects:
+            raise self._defects[0]
 
     def close(self) -> None:
         """Take no new look; those under way end by their own bounds."""
         self._watch.end()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _listed(self) -> list[Sample]:
+        """What is installed now. Where that cannot be told, what was known stays: it is not gone."""
+        found = {each.name: each for each in self._list()}
+        self._known = {name: self._known.get(name) or _Endpoint(each) for name, each in found.items()}
+        self._board.keep_only(self._known)
+        return []
 
     def _engines(self) -> dict[str, str]:
         return {name: each.engine for name, each in list(self._known.items())}
@@ -107,14 +121,16 @@ class Looker:
 
         def unit() -> list[Sample]:
             nonlocal state
-            state = self._show(installed)
+            state = self._asked(installed)
             return unit_look(installed, state, each.limit)
 
         self._take(name, "unit", unit)
         if state is None:
+            for look in ("state", "engine"):  # both go by what the unit does
+                self._board.fail(name, look)
             return
         now = state
-        self._take(name, "state", lambda: state_look(installed, now))
+        self._take(name, "state", lambda: state_look(installed, now, each.verdicts))
         try:
             release = installed.stored(installed.current())
         except ArchonError as err:
@@ -129,6 +145,18 @@ class Looker:
         else:
             self._board.fail(name, "engine")
 
+    def _asked(self, installed: Installed) -> UnitState:
+        """What systemd says; one that hangs is asked once a round and not once an endpoint. Raises HostRefusal."""
+        if self._hung:
+            raise HostRefusal("systemctl-failed", self._hung)
+        began = time.monotonic()
+        try:
+            return self._show(installed)
+        except HostRefusal as err:
+            if time.monotonic() - began > HUNG_S:
+                self._hung = err.message
+            raise
+
     def _begin(self, each: _Endpoint, look: Look, work: Callable[[], Sequence[Sample]]) -> None:
         """Take a look in a worker, unless the last one is still under way: that one is late."""
         name, last = each.installed.name, each.pending.get(look)
@@ -142,18 +170,18 @@ class Looker:
             self._board.put(name, look, work())
         except (ArchonError, Fault, OSError) as err:
             self._failed(name, look, err)
-        except Exception as err:
+        except Exception as err:  # noqa: BLE001 - a defect of ours: said, shown as a look that failed, raised by ``once``
             self._failed(name, look, err)
-            raise  # a defect of ours: it comes up where the look is awaited
+            self._defects.append(err)
         else:
             if self._failing.pop((name, look), ""):
-                self._say(f"{name}: {look}: well again")
+                self._say(f"{name or 'host'}: {look}: well again")
 
     def _failed(self, name: str, look: Look, err: Exception) -> None:
         self._board.fail(name, look)
         why = str(getattr(err, "message", "") or err or type(err).__name__)[:800]
         if (name, look) not in self._failing:
-            self._say(f"{name}: {look}: {why}")
+            self._say(f"{name or 'host'}: {look}: {why}")
         self._failing[name, look] = why
 
 

@@ -54,8 +54,11 @@ class Installed:
 
     @property
     def exists(self) -> bool:
-        """True if there is anything of it: a release, a history or a half-done change."""
-        return any(p.exists() for p in (self.releases, self.history_file, self.folder / "apply.json"))
+        """True if there is anything of it: a release, a history or a half-done change; or it may not be looked into."""
+        try:
+            return any(p.exists() for p in (self.releases, self.history_file, self.folder / "apply.json"))
+        except PermissionError:
+            return True
 
     def current(self) -> str:
         """The digest of the current release; empty where there is none."""
@@ -170,11 +173,14 @@ def below(root: Path, path: Path) -> Path:
 
 
 def installed_names(root: Path = Path("/"), where: Place = SYSTEM) -> list[str]:
-    """Endpoints that have a release, a history or a half-done change."""
+    """Endpoints that have a release, a history or a half-done change. Raises HostRefusal ``state-unreadable``."""
+    folder = below(root, where.state)
     try:
-        names = os.listdir(below(root, where.state))  # noqa: PTH208
-    except OSError:
+        names = os.listdir(folder)  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as err:
+        raise HostRefusal("state-unreadable", err.strerror or str(err), where=str(folder)) from None
     found = []
     for name in sorted(names):
         with contextlib.suppress(UsageError):

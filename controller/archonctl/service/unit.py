@@ -128,9 +128,10 @@ def systemctl(*words: str, timeout_s: float = 60.0) -> str:
     return done.stdout
 
 
-def show(unit: str, *, user: bool = False) -> UnitState:
+def show(unit: str, *, user: bool = False, timeout_s: float = 60.0) -> UnitState:
     """What systemd says of ``unit`` now; ``user``: the user's own manager. Raises HostRefusal ``systemctl-failed``."""
-    text = _asked(*(["--user"] if user else []), "show", unit, f"--property={','.join(_PROPERTIES)}")
+    words = [*(["--user"] if user else []), "show", unit, f"--property={','.join(_PROPERTIES)}"]
+    text = _asked(*words, timeout_s=timeout_s)
     got = dict(line.partition("=")[::2] for line in text.splitlines())
 
     def number(name: str) -> int:
@@ -159,12 +160,12 @@ def show(unit: str, *, user: bool = False) -> UnitState:
     )
 
 
-def _asked(*words: str) -> str:
+def _asked(*words: str, timeout_s: float) -> str:
     """``systemctl``, asked again for a moment where the connection broke off: process 1 may just be starting anew."""
     end = time.monotonic() + _REEXEC_S
     while True:
         try:
-            return systemctl(*words)
+            return systemctl(*words, timeout_s=timeout_s)
         except HostRefusal as err:
             if time.monotonic() > end or not any(each in err.message for each in _BROKE_OFF):
                 raise

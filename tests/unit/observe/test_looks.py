@@ -20,7 +20,7 @@ from archonctl.deployment.schema import Endpoint
 from archonctl.errors import HostRefusal
 from archonctl.observe.board import Board
 from archonctl.observe.catalogue import metrics
-from archonctl.observe.endpoint_look import StartLimit, state_look, unit_look
+from archonctl.observe.endpoint_look import StartLimit, Verdicts, state_look, unit_look
 from archonctl.observe.engine_look import engine_look
 from archonctl.observe.exporter import EVERY_S, PLAN_EVERY_S, Looker
 from archonctl.observe.host_look import host_look
@@ -266,6 +266,63 @@ def test_an_engine_that_is_dead_and_a_model_that_is_gone_cost_their_own_looks_on
     rounds.looker.once(wait_s=20)
     found = values(rounds.board.samples())
     assert [found["archon_look_up", NAME, look] for look in ("state", "unit", "engine", "plan")] == [1, 1, 0, 0]
+
+
+def test_endpoints_that_cannot_be_listed_are_not_gone(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds.looker.once(wait_s=20)
+
+    def unreadable() -> list[Installed]:
+        raise HostRefusal("state-unreadable", "Permission denied")
+
+    monkeypatch.setattr(rounds.looker, "_list", unreadable)
+    rounds.looker.once()
+    found = values(rounds.board.samples())
+    assert (found["archon_look_up", "", "state"], found["archon_verdict", NAME, "holds"]) == (0, 1)
+    assert "host: state: Permission denied" in rounds.said
+
+
+def test_a_defect_in_one_look_is_a_look_that_failed_and_ends_nothing(
+    rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("archonctl.observe.exporter.unit_look", lambda *_: 1 / 0)
+    rounds.looker.once()
+    assert values(rounds.board.samples())["archon_look_up", NAME, "unit"] == 0
+    assert f"{NAME}: unit: division by zero" in rounds.said
+    with pytest.raises(ZeroDivisionError):
+        rounds.looker.once(wait_s=20)
+
+
+def test_a_systemd_that_hangs_is_asked_once_a_round(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def hangs(installed: Installed) -> UnitState:
+        asked.append(installed.name)
+        raise HostRefusal("systemctl-failed", "systemctl show did not return in 10 s")
+
+    monkeypatch.setattr("archonctl.observe.exporter.HUNG_S", -1.0)
+    monkeypatch.setattr(rounds.looker, "_show", hangs)
+    rounds.names = [NAME, "b", "c"]
+    rounds.looker.once()
+    assert asked == [NAME]
+    found = values(rounds.board.samples())
+    assert [found["archon_look_up", name, look] for name in rounds.names for look in ("unit", "state")] == [0] * 6
+
+
+def test_kept_verdicts_are_read_again_only_when_there_is_another(simd: Simd, monkeypatch: pytest.MonkeyPatch) -> None:
+    from archonctl.observe import endpoint_look
+
+    read: list[Path] = []
+    load = endpoint_look.load
+    monkeypatch.setattr(endpoint_look, "load", lambda path: read.append(path) or load(path))  # type: ignore[func-returns-value]
+    verdicts, now = Verdicts(), state_of(simd)
+    stored(simd, 1500, now.invocation)
+    first = values(state_look(simd.installed, now, verdicts))
+    count = len(read)
+    again = values(state_look(simd.installed, now, verdicts))
+    assert count == len(read)
+    assert {k for k in first if "age" not in k[0]} == {k for k in again if "age" not in k[0]}
+    stored(simd, 1600, now.invocation)
+    assert values(state_look(simd.installed, now, verdicts))["archon_live_capacity_tokens", NAME] == 1600
 
 
 def test_an_endpoint_that_is_gone_is_forgotten(rounds: Rounds) -> None:

@@ -160,6 +160,20 @@ def test_installed_endpoints_are_found_and_strays_are_not(simd: Simd, tmp_path: 
     assert installed_names(tmp_path / "nowhere") == []
 
 
+def test_endpoints_that_may_not_be_looked_into_are_not_none(
+    simd: Simd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object, **__: object) -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as closed:  # root may look everywhere
+        closed.setattr(Path, "exists", denied)
+        assert installed_names(tmp_path) == [NAME]
+        closed.setattr("archonctl.service.installed.os.listdir", denied)
+        with pytest.raises(ArchonError, match="Permission denied"):
+            installed_names(tmp_path)
+
+
 def test_a_verdict_of_the_history_counts_for_its_own_start(simd: Simd) -> None:
     state = simd.show(simd.installed.unit)
     found = last_verdict(simd.installed, state)

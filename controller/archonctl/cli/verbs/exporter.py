@@ -28,7 +28,7 @@ def run(args: Namespace, out: Output) -> int:
     looker = Looker(
         board,
         lambda: all_installed(args.endpoints, out, user=args.user),
-        lambda each: show(each.unit, user=args.user),
+        lambda each: show(each.unit, user=args.user, timeout_s=10.0),
         lambda words: say(f"archonctl: {words}"),
     )
     try:

@@ -30,7 +30,7 @@ def run(args: Namespace, out: Output) -> int:
     named = all_installed(args.endpoints, out, user=args.user)  # a name that is not installed is said at once
     watcher = Watcher(
         lambda: named if args.endpoints else all_installed([], out, user=args.user),
-        lambda each: show(each.unit, user=args.user),
+        lambda each: show(each.unit, user=args.user, timeout_s=10.0),
         args.every,
     )
     unicode = out.unicode and _utf8_locale()
