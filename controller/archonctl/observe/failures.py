@@ -22,6 +22,8 @@ ONE_EVENT_S = 10.0
 """Lines of one endpoint, class and teller that are no further apart than this are of one event."""
 _CONTEXT_LINES = 200
 _SITE_CHARS = 300
+_OPENED = re.compile(r"(?<![A-Za-z])['\"]")
+"""A quote that opens: what stands behind it in an engine's line is a request that it repeats (or a text about one)."""
 _UNIT = re.compile(r"archon@(?P<name>[^/]+)\.service")
 
 
@@ -99,7 +101,7 @@ class Classifier:
             if row.literal not in line.text or not _may_say(row, line):
                 continue
             found = row.pattern.search(line.text)
-            if found is None:
+            if found is None or (line.by == "engine" and _OPENED.search(line.text, 0, found.start())):
                 continue
             if row.context:
                 self._context[line.endpoint] = (row.cls, _CONTEXT_LINES)

@@ -49,6 +49,20 @@ def test_the_frame_of_a_traceback_tells_the_class_of_what_follows() -> None:
     assert told(list(classify(lines))) == [("a", "activation", "engine")]
 
 
+@pytest.mark.parametrize(
+    ("frame", "cls"),
+    [
+        ('(EngineCore pid=9) ERROR 11-30 16:00:00 [core.py:842]   File "/v/w.py", line 590, in load_model', "weights"),
+        ('ERROR 11-30 16:00:00 [core.py:842]   File "/v/r.py", line 6979, in initialize_kv_cache', "kv_cache"),
+        ('[rank0]:   File "/v/r.py", line 6482, in capture_model', "scratchpad"),
+        ("INFO Request x details: prompt: 'File \"a.py\", line 5, in load_model'", "unknown"),
+    ],
+)
+def test_a_frame_is_read_behind_what_an_engine_puts_before_it_and_not_in_what_it_repeats(frame: str, cls: str) -> None:
+    failed = "(EngineCore pid=9) ERROR 11-30 16:00:00 [core.py:842] CUDA error: out of memory"
+    assert told(list(classify([said(frame), said(failed)]))) == [("a", cls, "engine")]
+
+
 def test_a_frame_of_long_ago_tells_nothing() -> None:
     lines = [said('  File "/v/gpu_model_runner.py", line 6140, in profile_run'), *[said("INFO: step")] * 500]
     lines.append(said("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.16 GiB."))
@@ -102,8 +116,20 @@ def test_the_kernel_names_the_endpoint_by_its_control_group() -> None:
         Line(0, "kernel", "CUDA out of memory. Tried to allocate"),
         said("INFO: out of memory is what this text is about"),
         said("failed to allocate buffer for kv cache", engine="vllm"),
+        said("DEBUG [request_logger.py:56] Request x details: prompt: 'CUDA out of memory. Tried to allocate 1 GiB'"),
+        said(
+            "[2026-11-30 16:00:00] Receive: obj=GenerateReqInput(text='std::bad_alloc, what is that?')", engine="sglang"
+        ),
+        said('srv  log_server_r: request: {"prompt":"unable to allocate CUDA0 buffer"}', engine="llamacpp"),
+        said("INFO Request x details: prompt: '  File \"a.py\", line 5, in load_model\\nCUDA error: out of memory'"),
+        Line(
+            0,
+            "kernel",
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+            "oom_memcg=/system.slice/x.service,task_memcg=/system.slice/x.service,task=x,pid=7,uid=0",
+        ),
     ],
-    ids=range(7),
+    ids=range(12),
 )
 def test_what_is_no_evidence_of_it_counts_for_nothing(line: Line) -> None:
     assert list(classify([line])) == []
