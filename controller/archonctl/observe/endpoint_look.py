@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -22,6 +25,7 @@ UNIT_STATES = ("active", "activating", "deactivating", "reloading", "inactive", 
 VERDICTS = tuple(word.replace(" ", "_") for word in get_args(StatusWord))
 OUTCOMES = ("hit", "falsified", "open")
 _START_LIMIT = "start-limit-hit"
+_VERSION = re.compile(r"[A-Za-z0-9][\w.+:()@/ -]{0,63}", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -83,13 +87,16 @@ def _declared(name: str, release: StoredRelease, found: Status) -> list[Sample]:
 
 
 def _live(installed: Installed, release: StoredRelease, state: UnitState) -> list[Sample]:
-    if (live := live_tokens(installed, release.digest, state)) is None:
-        return []
-    spare = live - release.loaded.endpoint.contract.tokens
-    return [
-        sample("archon_live_capacity_tokens", installed.name, value=live),
-        sample("archon_contract_spare_tokens", installed.name, value=spare),
-    ]
+    name, samples = installed.name, list[Sample]()
+    verdicts = tuple(_of_this_start(installed, release.digest, state))
+    if version := next(filter(None, map(stated_version, verdicts)), ""):
+        samples.append(sample("archon_engine_info", name, version, value=1))
+    # a later look at this start may have come after its journal was rotated: the latest that has a figure counts
+    if (live := next((n for n in map(logged_tokens, verdicts) if n is not None), None)) is not None:
+        spare = live - release.loaded.endpoint.contract.tokens
+        samples.append(sample("archon_live_capacity_tokens", name, value=live))
+        samples.append(sample("archon_contract_spare_tokens", name, value=spare))
+    return samples
 
 
 def _predictions(installed: Installed, release: StoredRelease) -> list[Sample]:
@@ -110,20 +117,23 @@ def _outcome(value: dict[str, object]) -> str:
     return score if isinstance(score, str) and score in OUTCOMES else "open"
 
 
-def live_tokens(installed: Installed, release: str, state: UnitState) -> int | None:
-    """KV tokens by the boot log of the start that runs now; None where no verdict is about it."""
+def _of_this_start(installed: Installed, release: str, state: UnitState) -> Iterator[Mapping[str, object]]:
+    """The kept verdicts on the start that runs now, newest first; none where nothing runs."""
     if state.active != "active" or not state.invocation:
-        return None
+        return
     for each in kept(installed.folder, release):
-        try:
-            stored = load(each.path)
-        except ArchonError:
-            continue
-        if stored.value.get("invocation") != state.invocation:
-            continue
-        if (tokens := logged_tokens(stored.value)) is not None:
-            return tokens  # a later look at this start may have come after its journal was rotated
-    return None
+        with contextlib.suppress(ArchonError):
+            value = load(each.path).value
+            if value.get("invocation") == state.invocation:
+                yield value
+
+
+def stated_version(value: Mapping[str, object]) -> str:
+    """What an engine called its version, by a stored verdict; empty where that is nothing a label could hold."""
+    probe = value.get("probe")
+    facts = probe.get("facts") if isinstance(probe, dict) else None
+    said = facts.get("engine_version") if isinstance(facts, dict) else None
+    return said if isinstance(said, str) and _VERSION.fullmatch(said) else ""
 
 
 def unit_look(installed: Installed, state: UnitState, limit: StartLimit) -> list[Sample]:

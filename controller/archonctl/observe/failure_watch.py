@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from archonctl.errors import HostRefusal
 from archonctl.observe.failure_journal import follow
-from archonctl.observe.failures import Classifier, Failure
+from archonctl.observe.failures import Classifier, Failure, tellers
 from archonctl.observe.values import Sample, sample
 
 AGAIN_S = 30.0
@@ -43,13 +43,21 @@ class FailureWatch:
         """Counter and latest time of each endpoint's failures; what belongs to no endpoint is under ""."""
         with self._lock:
             self._count(self._classifier.flush(time.time()))
-            counts = dict(self._counts)
+            counts = {**self._none_yet(), **self._counts}
         found: dict[str, list[Sample]] = {"": []}
         for (endpoint, cls, by), (count, at) in counts.items():
             rows = found.setdefault(endpoint, [])
             rows.append(sample("archon_memory_failures_total", endpoint, cls, by, value=count))
-            rows.append(sample("archon_memory_failure_timestamp_seconds", endpoint, cls, by, value=at))
+            if count:
+                rows.append(sample("archon_memory_failure_timestamp_seconds", endpoint, cls, by, value=at))
         return found
+
+    def _none_yet(self) -> dict[tuple[str, str, str], tuple[int, float]]:
+        """0 for what would be counted: of a counter that begins with 1, increase() sees nothing."""
+        if not self.is_up:
+            return {}
+        named: dict[str, str | None] = {"": None, **self._engines()}
+        return {(name, cls, by): (0, 0.0) for name, engine in named.items() for cls, by in tellers(engine)}
 
     def _count(self, failures: list[Failure]) -> None:
         for each in failures:

@@ -85,6 +85,15 @@ def patterns() -> tuple[Pattern, ...]:
     )
 
 
+@functools.cache
+def tellers(engine: str | None) -> frozenset[tuple[MemoryClass, By]]:
+    """Which classes may be said to have run out, and by whom: of an endpoint with that engine, or (None) a host."""
+    said = [row for row in patterns() if row.by != "engine" or {"*", engine} & row.engines]
+    of_host: tuple[By, ...] = ("kernel", "driver")
+    of_endpoint: tuple[By, ...] = ("engine", "kernel", "systemd")
+    return frozenset((row.cls, row.by) for row in said if row.by in (of_host if engine is None else of_endpoint))
+
+
 @dataclass(slots=True)
 class Classifier:
     """Takes lines in the order of their time; bounded by the endpoints there are."""

@@ -89,6 +89,15 @@ def test_no_panel_names_a_metric_that_does_not_exist() -> None:
     assert {"archon_verdict", "archon_contract_spare_tokens", "archon_plan_bytes"} <= shown
 
 
+def test_two_hosts_with_endpoints_of_one_name_are_told_apart() -> None:
+    board = json.loads((OBSERVE / "grafana/archon.json").read_text())
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            assert "{{instance}}" in target["legendFormat"], panel["title"]
+            assert all("instance" in labels for labels in re.findall(r"\bby \(([^)]*)\)", target["expr"]))
+            assert target["format"] == ("table" if panel["type"] == "table" else "time_series")
+
+
 def test_panels_do_not_overlap() -> None:
     board = json.loads((OBSERVE / "grafana/archon.json").read_text())
     taken: set[tuple[int, int]] = set()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from archonctl.deployment.schema import EngineKind
 from archonctl.memory.demand import MemoryClass
 from archonctl.observe.failure_journal import command, parse
+from archonctl.observe.failure_watch import FailureWatch
 from archonctl.observe.failures import By, Classifier, Failure, Line, Pattern, classify, patterns
 
 ENGINES = {"a": "vllm", "b": "llamacpp"}
@@ -181,3 +182,15 @@ def test_only_what_may_tell_is_asked_of_the_journal() -> None:
     words = command("-7d", follow=True)
     assert words[-5:] == ["_SYSTEMD_SLICE=system-archon.slice", "+", "_PID=1", "+", "_TRANSPORT=kernel"]
     assert "--follow" in words
+
+
+def test_a_counter_is_there_before_it_counts_and_for_nothing_that_nobody_says() -> None:
+    watch = FailureWatch(lambda: {"a": "llamacpp"}, lambda _words: None)
+    assert watch.samples() == {"": []}, "nobody follows the journal: how many there were is unknown"
+    watch.is_up = True
+    found = watch.samples()
+    assert {each.labels for each in found[""]} == {("", "unknown", "kernel"), ("", "unknown", "driver")}
+    classes = {each.labels[1] for each in found["a"] if each.labels[2] == "engine"}
+    assert classes == {"weights", "kv_cache", "ddr_cache", "offload", "scratchpad", "unknown"}
+    assert all(each.value == 0 for rows in found.values() for each in rows)
+    assert {each.metric for rows in found.values() for each in rows} == {"archon_memory_failures_total"}

@@ -54,7 +54,7 @@ def state_of(simd: Simd) -> UnitState:
     return simd.show(simd.installed.unit)
 
 
-def stored(simd: Simd, tokens: object, invocation: str) -> None:
+def stored(simd: Simd, tokens: object, invocation: str, **facts: object) -> None:
     """A verdict in the store, as ``archonctl verify`` leaves it."""
     value = {
         "schema": "archonctl.verify/1",
@@ -62,7 +62,7 @@ def stored(simd: Simd, tokens: object, invocation: str) -> None:
         "verdict": "holds",
         "reasons": [],
         "invocation": invocation,
-        "probe": {"legs": [], "facts": {"kv_tokens_logged": tokens}},
+        "probe": {"legs": [], "facts": {"kv_tokens_logged": tokens, **facts}},
     }
     keep(simd.installed.folder, simd.installed.current(), "verify", value, time.time())
 
@@ -90,6 +90,19 @@ def test_the_live_capacity_is_what_this_very_start_logged(simd: Simd, tokens: in
     assert found["archon_contract_spare_tokens", NAME] == spare
     down = replace(state_of(simd), active="failed")
     assert ("archon_live_capacity_tokens", NAME) not in values(state_look(simd.installed, down))
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"), [("b11434-unknown", True), ('x"}\n', False), ("v" * 99, False), (7, False), (None, False)]
+)
+def test_the_version_that_runs_is_what_it_stated_where_a_label_can_hold_it(
+    simd: Simd, said: object, *, shown: bool
+) -> None:
+    stored(simd, 1500, state_of(simd).invocation, engine_version=said)
+    stored(simd, None, state_of(simd).invocation)
+    found = values(state_look(simd.installed, state_of(simd)))
+    assert (("archon_engine_info", NAME, said) in found) is shown
+    assert found["archon_live_capacity_tokens", NAME] == 1500, "of the earlier look: the later had no log any more"
 
 
 @pytest.mark.parametrize("tokens", [None, "many", [], {}])
