@@ -25,6 +25,10 @@ UNIT_STATES = ("active", "activating", "deactivating", "reloading", "inactive", 
 VERDICTS = tuple(word.replace(" ", "_") for word in get_args(StatusWord))
 OUTCOMES = ("hit", "falsified", "open")
 _START_LIMIT = "start-limit-hit"
+_CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,9}")
+_LABEL_CHARS = 100
+_MOST_PREDICTIONS = 50
+"""Of one endpoint that are shown one by one; the counts are of all. A declaration may hold any number of any length."""
 _VERSION = re.compile(r"[A-Za-z0-9][\w.+:()@/ -]{0,63}", re.ASCII)
 
 
@@ -76,9 +80,9 @@ def state_look(installed: Installed, state: UnitState, verdicts: Verdicts | None
 
 def _declared(name: str, release: StoredRelease, found: Status) -> list[Sample]:
     endpoint = release.loaded.endpoint
-    contract = endpoint.contract
+    contract, version = endpoint.contract, endpoint.engine.version[:_LABEL_CHARS]
     return [
-        sample("archon_endpoint_info", name, endpoint.engine.kind, endpoint.engine.version, found.release, value=1),
+        sample("archon_endpoint_info", name, endpoint.engine.kind, version, found.release, value=1),
         sample("archon_contract_seqs", name, value=contract.seqs),
         sample("archon_contract_seq_len_tokens", name, value=contract.len),
         sample("archon_contract_tokens", name, value=contract.tokens),
@@ -107,7 +111,8 @@ def _predictions(installed: Installed, release: StoredRelease) -> list[Sample]:
             continue  # withdrawn: what is shown must be what is declared, and bounded by it
         value = each.last.value if each.last is not None else {}
         outcomes[_outcome(value)] += 1
-        if isinstance(off := value.get("off"), int | float):
+        off = value.get("off")
+        if isinstance(off, float) and len(each.name) <= _LABEL_CHARS and len(samples) < _MOST_PREDICTIONS:
             samples.append(sample("archon_prediction_error_ratio", name, each.name, value=off))
     return samples + [sample("archon_predictions", name, key, value=count) for key, count in outcomes.items()]
 
@@ -162,7 +167,7 @@ def _refusal(installed: Installed) -> tuple[str, float] | None:
             words, at = there.read_text(encoding="utf-8", errors="replace")[:4096].split(), there.stat().st_mtime
         except OSError:
             continue
-        if len(words) >= 3 and words[0] == "refused":
+        if len(words) >= 3 and words[0] == "refused" and _CODE.fullmatch(words[2]):
             found.append((at, words[2]))
     at, code = max(found, default=(0.0, ""))
     return (code, at) if code else None

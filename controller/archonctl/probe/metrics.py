@@ -56,7 +56,13 @@ class Load:
 
 
 def samples(text: str, names: frozenset[str]) -> float | None:
-    """The sum of the named Prometheus samples, or None if none is there.
+    """The sum of the named Prometheus samples, or None if none is there."""
+    values = each_sample(text, names)
+    return sum(values) if values else None
+
+
+def each_sample(text: str, names: frozenset[str]) -> list[float]:
+    """The named Prometheus samples; what is no figure that could be one is left out.
 
     SGLang's tensor-parallel ranks all state the same requests: only rank 0 counts.
     """
@@ -69,7 +75,7 @@ def samples(text: str, names: frozenset[str]) -> float | None:
                 continue
             if 0 <= value <= MOST:
                 values.append(value)
-    return sum(values) if values else None
+    return values
 
 
 def load_of_metrics(text: str) -> Load | None:

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from archonctl.deployment.load import load_endpoint
-from archonctl.deployment.schema import Endpoint
+from archonctl.deployment.schema import Endpoint, Prediction
 from archonctl.errors import HostRefusal
 from archonctl.observe.board import Board
 from archonctl.observe.catalogue import metrics
@@ -127,6 +127,28 @@ def test_the_latest_refusal_is_shown_by_its_code(simd: Simd) -> None:
     found = values(unit_look(simd.installed, state_of(simd), StartLimit()))
     assert found["archon_unit_refusal", NAME, "ttm-below-floor"] > 0
     (run / f"{NAME}.preflight").write_text("ok i-1\n")
+    assert not [key for key in values(unit_look(simd.installed, state_of(simd), StartLimit())) if "refusal" in key[0]]
+
+
+def test_labels_stay_bounded_whatever_is_declared_or_left_in_a_file(
+    simd: Simd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["long" * 100, *(f"p{number}" for number in range(500))]
+    scored = [{"name": name, "expect": 1.0, "band": 0.1, "score": "hit", "off": 0.01} for name in names]
+    foretold = tuple(Prediction(name=name, expect=1.0, band=0.1) for name in names)
+    release = simd.installed.stored(simd.installed.current())
+    declared = release.loaded.endpoint.model_copy(update={"predict": foretold})
+    hostile = replace(release, loaded=replace(release.loaded, endpoint=declared))
+    monkeypatch.setattr(Installed, "stored", lambda *_: hostile)
+    value = {"invocation": "x", "probe": {"legs": [], "predictions": scored}}
+    keep(simd.installed.folder, release.digest, "verify", value, time.time())
+    found = values(state_look(simd.installed, state_of(simd)))
+    shown = [key[2] for key in found if key[0] == "archon_prediction_error_ratio"]
+    assert len(shown) == 50
+    assert max(map(len, shown)) < 100
+    assert found["archon_predictions", NAME, "hit"] == 501
+    (simd.root / "run/archon").mkdir(parents=True)
+    (simd.root / f"run/archon/{NAME}.preflight").write_text(f'refused i-1 {"a" * 3000}"\x00 host\n')
     assert not [key for key in values(unit_look(simd.installed, state_of(simd), StartLimit())) if "refusal" in key[0]]
 
 

@@ -98,6 +98,12 @@ vllm:num_preemptions_total{engine="0",model_name="m"} 7.0
     }
 
 
+def test_the_share_of_replicas_is_their_mean_and_more_than_all_is_none() -> None:
+    text = 'vllm:kv_cache_usage_perc{engine="0"} 0.9\nvllm:kv_cache_usage_perc{engine="1"} 0.5\n'
+    assert normalised("vllm", text) == {"archon_engine_kv_usage_ratio": pytest.approx(0.7)}
+    assert normalised("vllm", 'vllm:kv_cache_usage_perc{engine="0"} 37\n') == {}
+
+
 def test_a_sample_has_the_labels_of_its_metric() -> None:
     with pytest.raises(ValueError, match="archon_verdict"):
         sample("archon_verdict", "x", value=1)
