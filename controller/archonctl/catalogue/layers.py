@@ -17,7 +17,15 @@ _KINDS: dict[str, AttentionKind] = {
     "N": "none",
 }
 _LETTERS = {kind: letter for letter, kind in _KINDS.items()}
-_COUNTS = ("experts", "experts_used", "experts_shared", "nextn_layers", "element_bytes", "indexer_dim")
+_COUNTS = (
+    "experts",
+    "experts_used",
+    "experts_shared",
+    "nextn_layers",
+    "element_bytes",
+    "indexer_dim",
+    "sharing_layers",
+)
 
 
 def missing_kinds(row: GeometryRow) -> list[str]:

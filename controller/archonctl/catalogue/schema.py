@@ -80,6 +80,7 @@ class GeometryPart(_Strict):
     nextn_layers: Count = 0
     element_bytes: Literal[0, 2, 4] = 0
     indexer_dim: Count = 0
+    sharing_layers: Count = 0
 
 
 class GeometryRow(GeometryPart):

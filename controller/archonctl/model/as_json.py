@@ -53,6 +53,7 @@ def _geometry(geometry: Geometry) -> dict[str, Any]:
         "recurrent": _recurrent(geometry.recurrent) if geometry.recurrent else None,
         "nextn_layers": geometry.nextn_layers,
         "indexer_dim": geometry.indexer_dim,
+        "sharing_layers": geometry.sharing_layers,
         "latent_dim": geometry.latent_dim,
         "rope_dim": geometry.rope_dim,
         "element_bytes": geometry.element_bytes or None,
