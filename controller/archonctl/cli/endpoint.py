@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from archonctl.cli.output import Output
 from archonctl.deployment.find import PREFERRED, VARIABLE, find_endpoint
 from archonctl.deployment.load import LoadedEndpoint, load_endpoint, parse_setting
-from archonctl.errors import UsageError
+from archonctl.errors import HostRefusal, UsageError
 
 if TYPE_CHECKING:
     from archonctl.service.installed import Installed
@@ -102,7 +102,10 @@ def recorded_of(word: str | None, out: Output, *, user: bool = False) -> Install
 
 
 def all_recorded(out: Output, *, user: bool = False) -> list[Installed]:
-    """Every installed endpoint, and every one that ``up`` keeps releases of; those of a set $ARCHON_STATE_DIR first."""
+    """Every installed endpoint, and every one that ``up`` keeps releases of; those of a set $ARCHON_STATE_DIR first.
+
+    A home that is somebody else's (``sudo -u``, without ``-H``) keeps nothing of this user's.
+    """
     from dataclasses import replace
 
     from archonctl.service.installed import Installed, installed_names
@@ -110,7 +113,13 @@ def all_recorded(out: Output, *, user: bool = False) -> list[Installed]:
 
     found = {each.name: each for each in all_installed([], out, user=user)}
     where = replace(place_of(user=user), state=state_dir(os.environ))
-    for name in installed_names(Path("/"), where):
+    try:
+        names = installed_names(Path("/"), where)
+    except HostRefusal:
+        if os.environ.get("ARCHON_STATE_DIR"):
+            raise
+        names = []
+    for name in names:
         if name not in found or os.environ.get("ARCHON_STATE_DIR"):
             found[name] = Installed(name, Path("/"), where)
     return [found[name] for name in sorted(found)]
