@@ -78,10 +78,10 @@ def read(since: str, engines: Mapping[str, str]) -> Iterator[Line]:
 
 
 def follow(
-    engines: Callable[[], Mapping[str, str]], begun: Callable[[subprocess.Popen[bytes]], None]
+    engines: Callable[[], Mapping[str, str]], begun: Callable[[subprocess.Popen[bytes]], None], since: str = "now"
 ) -> Iterator[Line]:
-    """What is written from now on, until ``begun``'s process is ended. Raises HostRefusal ``journal-unreadable``."""
-    with _running(command("now", follow=True)) as journal:
+    """What is written since then, until ``begun``'s process is ended. Raises HostRefusal ``journal-unreadable``."""
+    with _running(command(since, follow=True)) as journal:
         begun(journal)
         assert journal.stdout is not None
         for raw in journal.stdout:

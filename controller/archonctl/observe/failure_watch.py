@@ -66,11 +66,12 @@ class FailureWatch:
             self._say(f"{each.endpoint or 'host'}: out of memory ({each.cls}, says the {each.by}): {each.site}")
 
     def _run(self) -> None:
-        said = ""
+        said, since = "", "now"
         while not self._stop.is_set():
             why = "journalctl has ended"
             try:
-                for line in follow(self._engines, self._begun):
+                for line in follow(self._engines, self._begun, since):
+                    since = f"@{line.at:.6f}"  # goes on there: that line again is of the same event
                     with self._lock:
                         self._count(self._classifier.take(line))
             except HostRefusal as err:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import get_args
 
 import pytest
@@ -194,3 +195,23 @@ def test_a_counter_is_there_before_it_counts_and_for_nothing_that_nobody_says() 
     assert classes == {"weights", "kv_cache", "ddr_cache", "offload", "scratchpad", "unknown"}
     assert all(each.value == 0 for rows in found.values() for each in rows)
     assert {each.metric for rows in found.values() for each in rows} == {"archon_memory_failures_total"}
+
+
+def test_a_journal_that_ended_is_followed_from_where_it_was_and_no_line_counts_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    watch = FailureWatch(lambda: {"a": "llamacpp"}, lambda _words: None)
+
+    def follows(_engines: object, _begun: object, since: str) -> Iterator[Line]:
+        asked.append(since)
+        if len(asked) == 3:
+            watch.end()
+        yield said("Context size has been exceeded.", at=1000.5, engine="llamacpp")
+
+    monkeypatch.setattr("archonctl.observe.failure_watch.follow", follows)
+    monkeypatch.setattr("archonctl.observe.failure_watch.AGAIN_S", 0.0)
+    watch._run()
+    assert asked == ["now", "@1000.500000", "@1000.500000"]
+    counts = [each.value for each in watch.samples()["a"] if each.metric == "archon_memory_failures_total"]
+    assert counts == [1]
