@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from archonctl.catalogue.values import CatalogueModel
@@ -23,7 +25,20 @@ class OnHost:
 
 def verdicts(models: Sequence[CatalogueModel], hosts: Sequence[Host], ask: Ask) -> tuple[OnHost, ...]:
     """The answer for each machine and model. Raises as ``verdict``."""
-    return tuple(_on(place_of(host), models, ask) for host in hosts)
+    with _uncollected():
+        return tuple(_on(place_of(host), models, ask) for host in hosts)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles: of many thousand values none is one, and its rounds cost a seventh of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _on(place: Place, models: Sequence[CatalogueModel], ask: Ask) -> OnHost:
