@@ -31,7 +31,7 @@ def verdicts(models: Sequence[CatalogueModel], hosts: Sequence[Host], ask: Ask) 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the collector of cycles: of many thousand values none is one, and its rounds cost a seventh of the time."""
+    """Without the collector of cycles: of many thousand values none is one, and its rounds cost time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
