@@ -8,12 +8,12 @@ from pathlib import Path
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.errors import ArchonError, NoEvidence
-from archonctl.plan.build import plan_endpoint
 from archonctl.plan.values import Plan
 from archonctl.probe.stored import Stored
 from archonctl.release.load import StoredRelease
 from archonctl.service.history import History
 from archonctl.service.installed import Installed, argv_of, env_of
+from archonctl.service.plan_here import plan_here
 from archonctl.service.verdict_store import latest
 
 
@@ -62,7 +62,7 @@ def side_of(installed: Installed, digest: str) -> Side:
 def planned(release: StoredRelease) -> tuple[Plan | None, str]:
     """The plan of what a release declares, by the laws and the machine of now; else why there is none."""
     try:
-        return plan_endpoint(release.loaded), ""
+        return plan_here(release.loaded), ""
     except (ArchonError, OSError) as err:
         return None, f"no plan can be made of it now: {getattr(err, 'message', '') or err}"
 
