@@ -68,7 +68,7 @@ def read(since: str, engines: Mapping[str, str]) -> Iterator[Line]:
         why = "no journal is kept on this machine: nothing shows whether memory ran out"
         raise HostRefusal("journal-unreadable", why, hint="systemctl status systemd-journald")
     with _running(command(since, follow=False)) as journal:
-        yield from _lines(journal, engines)
+        yield from _lines(journal, lambda: engines)
         said = journal.stderr.read(2000).decode("utf-8", "replace") if journal.stderr else ""
         if journal.wait() != 0:
             why = " ".join(said.split()) or f"journalctl ended with {journal.returncode}"
@@ -83,16 +83,13 @@ def follow(
     """What is written since then, until ``begun``'s process is ended. Raises HostRefusal ``journal-unreadable``."""
     with _running(command(since, follow=True)) as journal:
         begun(journal)
-        assert journal.stdout is not None
-        for raw in journal.stdout:
-            if (line := parse(raw, engines())) is not None:
-                yield line
+        yield from _lines(journal, engines)
 
 
-def _lines(journal: subprocess.Popen[bytes], engines: Mapping[str, str]) -> Iterator[Line]:
+def _lines(journal: subprocess.Popen[bytes], engines: Callable[[], Mapping[str, str]]) -> Iterator[Line]:
     assert journal.stdout is not None
     for raw in journal.stdout:
-        if (line := parse(raw, engines)) is not None:
+        if (line := parse(raw, engines())) is not None:
             yield line
 
 
