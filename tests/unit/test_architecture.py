@@ -25,6 +25,9 @@ ORDER = [
     {"probe"},
     {"service"},
     {"observe"},
+    {"tiers"},
+    {"guard"},
+    {"fleet"},
     {"doctor"},
     {"cli"},
 ]

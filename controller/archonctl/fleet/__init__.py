@@ -1,0 +1,1 @@
+"""More than one machine: placement, rollout over Ansible, what routers and monitoring are told."""
