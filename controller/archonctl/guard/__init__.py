@@ -1,1 +1,1 @@
-"""The contract at request time: a proxy that admits what the verified capacity can hold, and queues or refuses the rest."""
+"""The contract at request time: a proxy that admits what was verified to fit, and queues or refuses the rest."""
