@@ -5,22 +5,39 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from archonctl.memory.demand import MemoryClass
+
 
 @dataclass(frozen=True)
 class Capacity:
     """What the running release was verified to hold. A figure that is not known is ``None``: it is not enforced."""
 
-    window_tokens: int | None
+    window_tokens: int | None = None
     """The longest conversation of one request, prompt and answer together."""
-    pool_tokens: int | None
-    """KV tokens of all requests together."""
-    slots: int | None
-    """Requests that the engine runs at once."""
+    pool_tokens: int | None = None
+    """KV tokens of all requests together; of one replica where there are several."""
+    slots: int | None = None
+    """Requests that the engine runs at once; of one replica where there are several."""
     page_tokens: int = 1
-    """A request's tokens are reserved in whole pages of this size."""
+    """A sequence's tokens are reserved in whole pages of this size."""
+    queues: bool = False
+    """The engine itself makes a sequence wait that its pool has no room for (vLLM, SGLang): a request of several
+    sequences cannot fail for the pool as long as each of them fits."""
+    answer_tokens: int | None = None
+    """The longest answer where a request names none, if the engine was told one; ``None``: up to the window."""
+    replicas: int = 1
     release: str = ""
     source: str = ""
     """Where the figures come from, in words: the verdict, the boot ledger, the engine's own answer."""
+
+    @property
+    def is_known(self) -> bool:
+        """True if there is any figure to hold a request against."""
+        return not (self.window_tokens is None and self.pool_tokens is None and self.slots is None)
+
+
+Counts = tuple[int, ...]
+"""Tokens of every prompt of a request: one for a chat, several for a list of prompts."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +46,23 @@ class Ask:
 
     client: str
     """The key of fairness: a name of a client's own key, or where it comes from. Never the key itself."""
-    prompt_tokens: int
+    prompts: Counts
+    """Tokens of each prompt: counted, or proven upper bounds. Where ``unknown`` is set, what of it is known."""
     exact: bool
-    """False: an upper bound that is proven, not a count."""
+    """False: upper bounds that are proven, no counts."""
     max_tokens: int | None
-    """The longest answer asked for; ``None`` where the request leaves it to the engine."""
+    """The longest answer asked for; ``None`` where the request leaves it to the engine. 0: nothing is generated."""
     choices: int = 1
-    """Answers at once to one prompt (``n``)."""
-    count: Callable[[], Awaitable[int]] | None = field(default=None, compare=False)
-    """Counts the prompt exactly, called only when the bound does not fit; ``None``: cannot be counted."""
+    """Answers at once to each prompt (``n``)."""
+    count: Callable[[], Awaitable[Counts | None]] | None = field(default=None, compare=False)
+    """Counts the prompts exactly, called only when the bounds do not fit; it gives ``None`` where that cannot be."""
+    unknown: str = ""
+    """Why the prompt cannot be sized (a short word, for a counter): such a request passes."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All prompts together."""
+        return sum(self.prompts)
 
 
 @dataclass(frozen=True)
@@ -53,8 +78,8 @@ class Refusal:
     budget_tokens: int | None = None
     largest_max_tokens: int | None = None
     """The longest answer that would fit beside this prompt; ``None`` where the prompt alone is too long."""
-    kv_class: str = "kv_cache"
-    """The class of memory that is short (``archonctl.memory``)."""
+    kv_class: MemoryClass | None = "kv_cache"
+    """The class of memory that is short (``archonctl.memory``); ``None`` where none is (slots, a client's own limit)."""
     breakdown: tuple[tuple[str, int], ...] = ()
     """Tokens by what holds them: admitted, waiting, asked for."""
 
