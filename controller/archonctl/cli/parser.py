@@ -68,6 +68,7 @@ VERBS: dict[str, str] = {
     "install": "place archonctl, its units and accounts on this machine or into an image",
     "knobs": "an engine's flags by version: what a version takes, and whether it takes a command line",
     "import": "a declaration from what already starts an engine: compose file, unit, Quadlet, script or process",
+    "fleet": "more than one host, from an Ansible inventory: placement, gate, rollout, verdicts, drift, routers",
     "migrate": "propose the declaration for another engine version: what goes, what is new, what still holds",
     "host": "what this machine has, as a profile; the kernel's limit of pinned memory, now and after a reboot",
     "explain": "what a code means, why it happens, what to do",

@@ -1,0 +1,39 @@
+"""What each host has: its declared profile, or what was gathered from it once and kept.
+
+The kept file is a host profile (``archonctl host save`` writes the same), ``FOLDER/HOST.toml``, the name of the host
+percent-encoded where it has characters that a file name should not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from archonctl.fleet.inventory import FleetHost
+
+
+def facts_folder(sources: Sequence[str], environ: Mapping[str, str], given: str = "") -> Path:
+    """Where the facts of an inventory's hosts are kept: as given, else a folder of the user's cache."""
+    if given:
+        return Path(given)
+    cache = environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    where = "\n".join(os.path.abspath(source) for source in sources)  # noqa: PTH100
+    return (
+        Path(cache) / "archonctl" / "fleet" / hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    )
+
+
+def facts_file(folder: Path, host: str) -> Path:
+    """The kept profile of one host."""
+    return folder / f"{quote(host, safe='@+,:=')}.toml"
+
+
+def profile_of(host: FleetHost, folder: Path) -> Path | None:
+    """The profile that counts for a host: the declared one, else the kept one; None where there is neither."""
+    if host.profile is not None:
+        return host.profile
+    kept = facts_file(folder, host.name)
+    return kept if kept.exists() else None
