@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from archonctl.deployment.cluster import Cluster
+
 EngineKind = Literal["radiance", "vllm", "sglang", "llamacpp"]
 KnobValue = bool | int | float | str
 
@@ -156,6 +158,7 @@ class Endpoint(_Frozen):
     host: HostRef = HostRef()
     service: Service = Service()
     container: Container = Container()
+    kubernetes: Cluster = Cluster()
     boot: Annotated[tuple[Boot, ...], Field(strict=False)] = ()
     """Not strict about the sequence type only: TOML and JSON have lists, not tuples."""
     predict: Annotated[tuple[Prediction, ...], Field(strict=False)] = ()
