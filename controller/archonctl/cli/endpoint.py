@@ -31,6 +31,12 @@ def endpoint_of(args: Namespace, out: Output) -> LoadedEndpoint:
     return loader_of(args, out)({})
 
 
+def overrides(args: Namespace) -> list[str]:
+    """The options given that would change a declaration."""
+    flags = [f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(args, name) is not None]
+    return flags + (["--set"] if args.set else [])
+
+
 def loader_of(args: Namespace, out: Output) -> Callable[[Mapping[str, str]], LoadedEndpoint]:
     """Loads what the arguments mean, with the values of more dotted keys over them; says as ``endpoint_of``."""
     path, said = find_endpoint(args.endpoint, os.environ, _here())

@@ -43,8 +43,8 @@ def surroundings(installed: Installed, release: StoredRelease, state: UnitState)
         facts["boot_id"] = boot
     if (pages := pages_limit(installed.root)) is not None:
         facts["pages_limit"] = pages
-    facts |= _model(release.loaded.endpoint.model.path)
-    if program := _program(argv_of(release)):
+    facts |= model_facts(release.loaded.endpoint.model.path)
+    if program := program_facts(argv_of(release)):
         facts["program"] = program
     if image := _image(release, state, installed.where):
         facts["image"] = image
@@ -68,8 +68,8 @@ def changed(installed: Installed, state: UnitState) -> frozenset[str]:
     return frozenset(name for name in WORDS if name in was and name in now and was[name] != now[name])
 
 
-def _program(argv: Sequence[str]) -> str:
-    """The engine's own program: a build that was exchanged in its place is another one."""
+def program_facts(argv: Sequence[str]) -> str:
+    """Bytes and time of change of the engine's own program: a build that was exchanged in its place is another one."""
     if not argv or PurePosixPath(argv[0]).name in RUNTIMES:
         return ""
     try:
@@ -97,7 +97,8 @@ def file_digest(path: str) -> str:
         return ""
 
 
-def _model(path: str) -> Facts:
+def model_facts(path: str) -> Facts:
+    """Size and time of change of the model file; empty where it cannot be looked at."""
     try:
         info = Path(path).stat()
     except (OSError, ValueError):

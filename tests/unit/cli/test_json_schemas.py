@@ -82,6 +82,7 @@ VERBS = {
     "plan",
     "plan-solve",
     "plan-sweep",
+    "saved-plan",
     "fit",
     "models",
     "models-show",
@@ -720,6 +721,7 @@ _CHANGE: list[Change] = [
 WRONG: dict[str, list[Change]] = {
     "plan-solve-1": [(("answers", 0, "wanted"), "best"), (("solve",), []), (("plan", "verdict"), "ok")],
     "plan-sweep-1": [(("points", 0, "verdict"), "fine"), (("points",), []), (("points", 0, "values"), {"seqs": 3})],
+    "saved-plan-1": [(("facts", "release"), GONE), (("facts", "mood"), "good"), (("plan", "verdict"), "ok")],
     "verdict-1": [(("action",), "judge"), (("stored", "verdict"), "fine"), (("file",), "")],
     "predictions-1": [(("action",), "score"), (("figures", 0, "unit"), None), (("figures", 0, "leg"), GONE)],
     "plan-1": [
@@ -984,6 +986,7 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "plan-1": ask("plan", "env/archon.toml"),
         "plan-solve-1": ask("plan", "env/archon.toml", "--solve", "host-pool", schema="plan-solve"),
         "plan-sweep-1": ask("plan", "env/archon.toml", "--sweep", "seqs=3..4", schema="plan-sweep"),
+        "saved-plan-1": _kept_plan(ask, folder / "a.plan.json"),
         "fit-1": ask("fit", "qwen3-14b", "--card", "T4"),
         "models-1": ask("models", "--card", "T4"),
         "models-show-1": ask("models", "show", "qwen3-next-80b-a3b", schema="models-show"),
@@ -1011,6 +1014,11 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "stop-1": {"schema": "archonctl.stop/1", "endpoint": "small", "stopped": None},
         "error-1": ask("explain", "no-such-code", code=2, schema="error"),
     }
+
+
+def _kept_plan(ask: Ask, path: Path) -> Value:
+    ask("plan", "env/archon.toml", "--out", path)
+    return _check(json.loads(path.read_text("utf-8")))
 
 
 def _start_script(folder: Path) -> Path:

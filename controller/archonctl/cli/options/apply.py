@@ -10,6 +10,7 @@ NOTES = """\
 examples:
   archonctl apply archon --check --diff     what would change; nothing is touched
   archonctl apply archon --yes              from the running release to the declared one, or back
+  archonctl apply archon.plan.json --yes    what 'archonctl plan --out' kept, if nothing that it stood on changed
   archonctl apply archon --verify admission a cheaper verdict: accepted at full height, not held to the end
 
 Needs root. Everything that can be known is checked while the old engine still serves; then it is stopped, since there

@@ -13,6 +13,7 @@ examples:
   archonctl plan env/tiny.toml --explain                the law with the numbers put in
   archonctl plan env/archon.toml --solve host-pool      the least host pool under which it holds
   archonctl plan env/archon.toml --solve len --sweep seqs=1..8
+  archonctl plan env/archon.toml --out archon.plan.json and later: archonctl apply archon.plan.json
   archonctl plan env/tiny.toml --sweep len=4k..128k:x2 --sweep kv-dtype=f16,q8_0
 
 NAME is seqs, len, kv-dtype, and what the engine pays with: host-pool, kv-pool, slab (radiance); utilization,
@@ -48,4 +49,9 @@ def configure(verb: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="a row for each value: A..B, A..B:STEP, A..B:xFACTOR or a,b,c; repeated: every combination",
+    )
+    group.add_argument(
+        "--out",
+        metavar="FILE",
+        help="keep the plan too, and all that it stands on: 'archonctl apply FILE' does that or refuses (FILE.json)",
     )

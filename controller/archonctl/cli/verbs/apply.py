@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from archonctl.cli.endpoint import endpoint_of, place_of
+from archonctl.cli.endpoint import endpoint_of, overrides, place_of
 from archonctl.cli.output import Output
+from archonctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from archonctl.deployment.load import LoadedEndpoint
 
 
 def run(args: Namespace, out: Output) -> int:
@@ -20,7 +26,7 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.service.installed import Installed
 
     where = place_of(user=args.user)
-    loaded = endpoint_of(args, out)
+    loaded = _meant(args, out)
     options = ApplyOptions(check=args.check, rollback=not args.no_rollback, depth=args.verify)
     if not args.check:
         need_root(user=args.user)
@@ -43,3 +49,17 @@ def run(args: Namespace, out: Output) -> int:
             out.answer(preview_text(result.preview, out, diff=True))
         out.answer(result_text(result, out))
     return exit_code(result)
+
+
+def _meant(args: Namespace, out: Output) -> LoadedEndpoint:
+    """The declared endpoint; or that of a plan file, if all that the plan stood on is as it was."""
+    from archonctl.service.saved_plan import is_plan_name, read_saved_plan, refuse_stale
+
+    if not is_plan_name(args.endpoint):
+        return endpoint_of(args, out)
+    if changed := overrides(args):
+        why = f"{changed[0]} would change a plan that was kept to be applied as it is"
+        raise UsageError("command-line-invalid", why, hint="archonctl plan ENDPOINT with it, and --out")
+    saved = read_saved_plan(Path(args.endpoint).absolute())
+    refuse_stale(saved, os.environ, user=args.user)
+    return saved.loaded

@@ -22,7 +22,7 @@ EXIT = {"holds": 0, "short": 1, "unknown": 3}
 
 def run(args: Namespace, out: Output) -> int:
     """Plan, solve or sweep, and present."""
-    asked = {"--explain": args.explain, "--oracle": args.oracle}
+    asked = {"--explain": args.explain, "--oracle": args.oracle, "--out": args.out is not None}
     if (args.sweep or args.solve is not None) and (both := [name for name, on in asked.items() if on]):
         message = f"{both[0]} is about one declaration, --solve and --sweep are about many"
         raise UsageError("command-line-invalid", message, hint="ask it of the answer, with --set KEY=VALUE")
@@ -51,9 +51,25 @@ def _plan(args: Namespace, out: Output) -> PlanVerdict:
 
         out.answer(plan_text(plan, out))
         _add(args, plan, consulted, out)
+    if args.out is not None:
+        _keep(args.out, loaded, plan, out)
     # A plan that the engine itself contradicts is no ground to go on.
     contradicted = consulted is not None and refuses(consulted.findings)
     return "short" if contradicted and plan.verdict == "holds" else plan.verdict
+
+
+def _keep(word: str, loaded: LoadedEndpoint, plan: Plan, out: Output) -> None:
+    """Write the plan file, and say what it is for."""
+    from pathlib import Path
+
+    from archonctl.service.saved_plan import is_plan_name, save_plan
+
+    if not is_plan_name(word):
+        raise UsageError(
+            "command-line-invalid", f"--out {word!r}: a plan file's name ends in .json", hint="--out NAME.json"
+        )
+    save_plan(loaded, plan, Path(word), os.environ)
+    out.talk(f"archonctl: kept in {word}; archonctl apply {word} applies this, or refuses if something changed")
 
 
 def _add(args: Namespace, plan: Plan, consulted: Consulted | None, out: Output) -> None:
