@@ -29,10 +29,11 @@ from archonctl.host.save import profile_text
 from archonctl.plan.as_json import plan_json
 from archonctl.plan.values import Plan
 from archonctl.release.disk import open_unlinked, sync_folder, write_file
+from archonctl.release.store import DIGEST_CHARS
 from archonctl.release.values import ReleaseFile, to_json
 from archonctl.service.apply_rooms import render
 from archonctl.service.installed import Installed
-from archonctl.service.place import Place
+from archonctl.service.place import SYSTEM, Place
 from archonctl.service.plan_here import plan_here
 from archonctl.service.surroundings import file_digest, model_facts, program_facts
 
@@ -130,8 +131,15 @@ def is_plan_name(word: str | None) -> bool:
 
 def refuse_stale(saved: SavedPlan, environ: Mapping[str, str], *, user: bool = False) -> None:
     """Look at every fact again. Raises StalePlan (``plan-stale``, exit 4), and as ``plan_here`` and ``save_plan``."""
-    now = _facts(saved.loaded, plan_here(saved.loaded), environ)
-    other = "installed" if user else "installed_user"
+    plan = plan_here(saved.loaded)
+    now = _facts(saved.loaded, plan, environ)
+    mine, other = ("installed_user", "installed") if user else ("installed", "installed_user")
+    place = Place.of_user(environ) if user else SYSTEM
+    release = render(saved.loaded, Installed(saved.loaded.name, Path("/"), place).home, plan, user=user)
+    if now.get(mine) == release.digest[:DIGEST_CHARS]:
+        now[mine] = saved.facts.get(
+            mine, ""
+        )  # this very plan was applied, perhaps half: the same again is no other plan
     differs = [key for key in WORDS if key != other and saved.facts.get(key, "") != now.get(key, "")]
     if differs:
         raise StalePlan(saved, tuple(f"{WORDS[key]}: {_told(key, saved, now, environ)}" for key in differs))

@@ -225,6 +225,22 @@ def test_an_upgrade_that_holds_is_kept_and_dependants_come_back(endpoint: Endpoi
     assert [event["release"] for event in events[-2:]] == [old, endpoint.current()]
 
 
+def test_a_kept_plan_is_applied_and_refused_once_another_was(endpoint: Endpoint) -> None:
+    endpoint.declare()
+    first, second = "/srv/first.plan.json", "/srv/second.plan.json"
+    for file, words in ((first, ()), (second, ("--set", "engine.knobs.batch-size=333"))):
+        done = endpoint.run("plan", NAME, "--out", file, *words)
+        assert done.returncode == 0, done.stderr
+    assert endpoint.json("apply", first, "--yes")["outcome"] == "applied"
+    assert endpoint.json("apply", first, "--yes")["outcome"] == "unchanged"
+    before = endpoint.show()
+    refused = endpoint.run("apply", second, "--yes")
+    assert refused.returncode == 4
+    assert "plan-stale" in refused.stderr
+    assert endpoint.current() in refused.stderr
+    assert endpoint.show() == before
+
+
 def test_without_a_terminal_what_serves_is_stopped_only_with_yes(endpoint: Endpoint) -> None:
     before = endpoint.show()
     endpoint.declare()
