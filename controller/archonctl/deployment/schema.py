@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from archonctl.deployment.cluster import Cluster
+from archonctl.deployment.tiers import Tiers
 
 EngineKind = Literal["radiance", "vllm", "sglang", "llamacpp"]
 KnobValue = bool | int | float | str
@@ -159,6 +160,7 @@ class Endpoint(_Frozen):
     service: Service = Service()
     container: Container = Container()
     kubernetes: Cluster = Cluster()
+    tiers: Tiers = Tiers()
     boot: Annotated[tuple[Boot, ...], Field(strict=False)] = ()
     """Not strict about the sequence type only: TOML and JSON have lists, not tuples."""
     predict: Annotated[tuple[Prediction, ...], Field(strict=False)] = ()
