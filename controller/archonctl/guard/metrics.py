@@ -1,15 +1,135 @@
-"""What the guard publishes of itself, as prometheus-client metrics. Labels are closed sets: no client, no path."""
+"""What the guard publishes of itself, as prometheus-client metrics: ``metrics.toml`` is the list of them.
+
+Every label is from a closed set: no client, no path, no model.
+"""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from archonctl.guard.need import budget_tokens, slots_of
+from archonctl.guard.values import Capacity, Refusal
+
+Outcome = Literal["attempted", "succeeded", "failed"]
+How = Literal["bound", "exact", "cached", "failed"]
+OUTCOMES: tuple[Outcome, ...] = ("attempted", "succeeded", "failed")
+HOWS: tuple[How, ...] = ("bound", "exact", "cached", "failed")
+REASONS = ("capacity", "media", "template", "prompt", "not-countable", "count-failed", "count-late")
+"""Why a request can pass without being checked."""
+_BUCKETS = (0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
+_UNKNOWN = float("nan")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row of the table."""
+
+    name: str
+    kind: Literal["gauge", "counter", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+    absent: str = ""
+
+
+@functools.cache
+def table() -> Mapping[str, Metric]:
+    """Every metric by its name."""
+    text = files("archonctl.guard").joinpath("metrics.toml").read_text(encoding="utf-8")
+    rows = tomllib.loads(text)["metric"]
+    return {r["name"]: Metric(r["name"], r["kind"], tuple(r["labels"]), r["help"], r.get("absent", "")) for r in rows}
 
 
 class GuardMetrics:
-    """The metrics of ``metrics.toml``, in a registry of their own."""
+    """The metrics of one guard, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._capacity = self._gauge("archon_guard_capacity_tokens")
+        self._slots = self._gauge("archon_guard_capacity_slots")
+        self._known = self._gauge("archon_guard_capacity_known")
+        self._want = self._gauge("archon_guard_plan_want_tokens")
+        self._budget = self._gauge("archon_guard_plan_budget_tokens")
+        self._margin = self._gauge("archon_guard_plan_margin_tokens")
+        self._held = self._gauge("archon_guard_held_tokens")
+        self._high_water = self._gauge("archon_guard_held_high_water_tokens")
+        self._in_flight = self._gauge("archon_guard_in_flight_requests")
+        self._waiting = self._gauge("archon_guard_waiting_requests")
+        self._admitted = self._counter("archon_guard_admitted_total")
+        self._passed = self._counter("archon_guard_passed_unknown_total")
+        self._refused = self._counter("archon_guard_refusals_total")
+        self._left = self._counter("archon_guard_left_waiting_total")
+        row = table()["archon_guard_queue_seconds"]
+        self._queue = Histogram(row.name, row.help, row.labels, registry=self.registry, buckets=_BUCKETS)
+        self._counts = self._counter("archon_guard_counts_total")
+        self._retries = self._counter("archon_guard_retries_total")
+        for reason in REASONS:
+            self._passed.labels(reason)
+        for how in HOWS:
+            self._counts.labels(how)
+        for outcome in OUTCOMES:
+            self._retries.labels(outcome)
+        self.limits(Capacity())
 
-    def retry(self, outcome: str) -> None:
+    def _gauge(self, name: str) -> Gauge:
+        row = table()[name]
+        return Gauge(name, row.help, row.labels, registry=self.registry)
+
+    def _counter(self, name: str) -> Counter:
+        row = table()[name]
+        return Counter(name, row.help, row.labels, registry=self.registry)
+
+    def limits(self, capacity: Capacity) -> None:
+        """What requests are held against from now on."""
+        self._capacity.clear()
+        for limit, tokens in (("window", capacity.window_tokens), ("pool", budget_tokens(capacity))):
+            if tokens is not None:
+                self._capacity.labels(limit).set(tokens)
+        slots = slots_of(capacity)
+        self._slots.set(_UNKNOWN if slots is None else slots)
+        self._known.set(capacity.is_known)
+
+    def planned(self, want_tokens: int, budget_tokens: int | None) -> None:
+        """The latest request of known size, and what was free for it."""
+        budget = _UNKNOWN if budget_tokens is None else budget_tokens
+        self._want.set(want_tokens)
+        self._budget.set(budget)
+        self._margin.set(budget - want_tokens)
+
+    def holds(self, tokens: int, high_water_tokens: int, in_flight: int, waiting: int) -> None:
+        """What is reserved now, and by how many."""
+        self._held.set(tokens)
+        self._high_water.set(high_water_tokens)
+        self._in_flight.set(in_flight)
+        self._waiting.set(waiting)
+
+    def admitted(self, waited_s: float) -> None:
+        """A request of known size goes to the engine."""
+        self._admitted.inc()
+        self._queue.observe(waited_s)
+
+    def passed_unknown(self, reason: str) -> None:
+        """A request goes to the engine unchecked. A reason that is not in ``REASONS`` counts as ``prompt``."""
+        self._passed.labels(reason if reason in REASONS else "prompt").inc()
+
+    def refused(self, refusal: Refusal) -> None:
+        """A request does not go to the engine. Also for refusals that are not admission's (limits, keys)."""
+        self._refused.labels(refusal.code, refusal.kv_class or "none").inc()
+
+    def left_waiting(self) -> None:
+        """A client went away while its request waited."""
+        self._left.inc()
+
+    def counted(self, how: How) -> None:
+        """How a prompt was sized."""
+        self._counts.labels(how).inc()
+
+    def retry(self, outcome: Outcome) -> None:
         """One retry after an engine's memory failure: ``attempted``, then ``succeeded`` or ``failed``."""
+        self._retries.labels(outcome).inc()

@@ -25,6 +25,8 @@ class Capacity:
     sequences cannot fail for the pool as long as each of them fits."""
     answer_tokens: int | None = None
     """The longest answer where a request names none, if the engine was told one; ``None``: up to the window."""
+    sequence_tokens: int | None = None
+    """What a conversation is declared to be at most (``contract.len``): reserved where nobody bounds its answer."""
     replicas: int = 1
     release: str = ""
     source: str = ""
@@ -79,7 +81,7 @@ class Refusal:
     largest_max_tokens: int | None = None
     """The longest answer that would fit beside this prompt; ``None`` where the prompt alone is too long."""
     kv_class: MemoryClass | None = "kv_cache"
-    """The class of memory that is short (``archonctl.memory``); ``None`` where none is (slots, a client's own limit)."""
+    """The class of memory that is short (``archonctl.memory``); ``None`` where none is (slots, a client's limit)."""
     breakdown: tuple[tuple[str, int], ...] = ()
     """Tokens by what holds them: admitted, waiting, asked for."""
 
