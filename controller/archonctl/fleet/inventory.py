@@ -25,15 +25,19 @@ ENDPOINTS = "archon_endpoints"
 PROFILE = "archon_host_profile"
 DEADLINE_S = 300
 _INDEX_LIMIT = 1024
-_KEYS = ("declaration", "cards")
+_KEYS = ("declaration", "cards", "share_cards")
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """An endpoint that the inventory puts on a host. ``cards`` are indices of the profile; None: not said."""
+    """An endpoint on a host. ``cards`` are indices of its profile; None: not said, so those that the engine takes.
+
+    ``share_cards``: it may lie on a card with another one that says the same.
+    """
 
     declaration: Path
     cards: tuple[int, ...] | None = None
+    share_cards: bool = False
 
     @property
     def name(self) -> str:
@@ -258,8 +262,10 @@ def _assigned(host: str, key: str, value: object, folder: Path) -> Assigned:
     cards = value.get("cards")
     if cards is not None and not _are_cards(cards):
         raise _bad(host, f"{key}.cards", describe(cards), "card indices of the host profile, each once")
+    if not isinstance(share := value.get("share_cards", False), bool):
+        raise _bad(host, f"{key}.share_cards", describe(share), "true or false")
     path = _path(host, f"{key}.declaration", value.get("declaration"), folder)
-    return Assigned(path, None if cards is None else tuple(cards))
+    return Assigned(path, None if cards is None else tuple(cards), share)
 
 
 def _are_cards(value: object) -> bool:

@@ -20,6 +20,7 @@ _VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "": ((CUDA,), ("HIP_VISIBLE_DEVICES",)),
 }
 """By maker: one after the other, each step by the first variable that is set."""
+VARIABLES = frozenset(name for steps in _VARIABLES.values() for step in steps for name in step)
 _SPEAKS_TO = {"HIP_VISIBLE_DEVICES": "amd", "ROCR_VISIBLE_DEVICES": "amd", "ZE_AFFINITY_MASK": "intel"}
 _NAMED = {"amd": "HIP_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
 
@@ -30,7 +31,7 @@ def visible_host(host: Host, environ: Mapping[str, str]) -> Host:
     Numbers count the cards of one maker in the order of their indices. Names (UUIDs, MIG slices) are not known here:
     then every card stays, and a note says so.
     """
-    if not host.cards or not any(name in environ for steps in _VARIABLES.values() for step in steps for name in step):
+    if not host.cards or not any(name in environ for name in VARIABLES):
         return host
     makers = {card.maker for card in host.cards}
     seen, notes = list[Card](), list[str]()
