@@ -7,6 +7,7 @@ import asyncio
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines import adapter
 from archonctl.errors import DeclarationError
+from archonctl.observe.refusals import METRIC, counted
 from archonctl.observe.samples import normalised
 from archonctl.observe.values import Sample, sample
 from archonctl.probe.address import addresses, read_key
@@ -29,12 +30,18 @@ async def _ask(name: str, endpoint: Endpoint, limits: Limits) -> list[Sample]:
     engine, api = endpoint.engine.kind, adapter(endpoint.engine.kind).api
     async with Http(addresses(endpoint.service), _key(endpoint.service.api_key_file), limits) as http:
         values: dict[str, float] = {}
+        refusals: list[Sample] = []
         statuses: list[str] = []
         if api.metrics:
             answer = await http.get(api.metrics, limits.read_s, limits.body_bytes)
             statuses.append(f"{api.metrics}: HTTP {answer.status}")
             if answer.status == 200:
-                values = normalised(engine, answer.body.decode("utf-8", "replace"))
+                text = answer.body.decode("utf-8", "replace")
+                values = normalised(engine, text)
+                refusals = [
+                    sample(METRIC, name, kind.cls, kind.reason, "engine", value=value)
+                    for kind, value in counted(engine, text).items()
+                ]
         if _RUNNING not in values and api.busy and api.busy != api.metrics:
             answer = await http.get(api.busy, limits.read_s, limits.body_bytes)
             statuses.append(f"{api.busy}: HTTP {answer.status}")
@@ -43,7 +50,7 @@ async def _ask(name: str, endpoint: Endpoint, limits: Limits) -> list[Sample]:
                 values[_RUNNING] = load.running
     if not values:
         raise unseen("metrics-unusable", f"{engine} publishes nothing that is known ({', '.join(statuses)})")
-    return [sample(key, name, value=value) for key, value in values.items()]
+    return [*(sample(key, name, value=value) for key, value in values.items()), *refusals]
 
 
 def _key(path: str) -> str:

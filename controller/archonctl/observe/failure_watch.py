@@ -1,4 +1,4 @@
-"""Follows the journal in a thread of its own and counts what ran out of memory."""
+"""Follows the journal in a thread of its own and counts what ran out of memory, and who was turned away."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 
 from archonctl.errors import HostRefusal
 from archonctl.observe.failure_journal import follow
-from archonctl.observe.failures import Classifier, Failure, tellers
+from archonctl.observe.failures import Classifier, Failure, Line, tellers
+from archonctl.observe.refusals import METRIC, Kind, logged_kinds, refused
 from archonctl.observe.values import Sample, sample
 
 AGAIN_S = 30.0
@@ -24,6 +25,7 @@ class FailureWatch:
         self._engines, self._say = engines, say
         self._classifier, self._lock = Classifier(), threading.Lock()
         self._counts: dict[tuple[str, str, str], tuple[int, float]] = {}
+        self._refusals: dict[tuple[str, Kind], int] = {}
         self._journal: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
         self.is_begun = self.is_up = False
@@ -40,16 +42,21 @@ class FailureWatch:
             self._journal.terminate()
 
     def samples(self) -> dict[str, list[Sample]]:
-        """Counter and latest time of each endpoint's failures; what belongs to no endpoint is under ""."""
+        """Counters of each endpoint, and when it failed last; what belongs to no endpoint is under ""."""
         with self._lock:
             self._count(self._classifier.flush(time.time()))
             counts = {**self._none_yet(), **self._counts}
+            refusals = {**self._none_refused(), **self._refusals}
         found: dict[str, list[Sample]] = {"": []}
         for (endpoint, cls, by), (count, at) in counts.items():
             rows = found.setdefault(endpoint, [])
             rows.append(sample("archon_memory_failures_total", endpoint, cls, by, value=count))
             if count:
                 rows.append(sample("archon_memory_failure_timestamp_seconds", endpoint, cls, by, value=at))
+        for (endpoint, kind), count in refusals.items():
+            found.setdefault(endpoint, []).append(
+                sample(METRIC, endpoint, kind.cls, kind.reason, "engine", value=count)
+            )
         return found
 
     def _none_yet(self) -> dict[tuple[str, str, str], tuple[int, float]]:
@@ -59,6 +66,16 @@ class FailureWatch:
         named: dict[str, str | None] = {"": None, **self._engines()}
         return {(name, cls, by): (0, 0.0) for name, engine in named.items() for cls, by in tellers(engine)}
 
+    def _none_refused(self) -> dict[tuple[str, Kind], int]:
+        engines = self._engines() if self.is_up else {}
+        return {(name, kind): 0 for name, engine in engines.items() for kind in logged_kinds(engine)}
+
+    def _take(self, line: Line) -> None:
+        self._count(self._classifier.take(line))
+        if (kind := refused(line)) is not None:
+            key = (line.endpoint, kind)
+            self._refusals[key] = self._refusals.get(key, 0) + 1
+
     def _count(self, failures: list[Failure]) -> None:
         for each in failures:
             key = (each.endpoint, each.cls, each.by)
@@ -66,14 +83,16 @@ class FailureWatch:
             self._say(f"{each.endpoint or 'host'}: out of memory ({each.cls}, says the {each.by}): {each.site}")
 
     def _run(self) -> None:
-        said, since = "", "now"
+        said, since, last = "", "now", None
         while not self._stop.is_set():
             why = "journalctl has ended"
             try:
                 for line in follow(self._engines, self._begun, since):
-                    since = f"@{line.at:.6f}"  # goes on there: that line again is of the same event
+                    if line == last:
+                        continue  # it was followed again from this line on
+                    since, last = f"@{line.at:.6f}", line
                     with self._lock:
-                        self._count(self._classifier.take(line))
+                        self._take(line)
             except HostRefusal as err:
                 why = err.message
             self.is_up = False

@@ -110,7 +110,7 @@ class Classifier:
             if row.literal not in line.text or not _may_say(row, line):
                 continue
             found = row.pattern.search(line.text)
-            if found is None or (line.by == "engine" and _OPENED.search(line.text, 0, found.start())):
+            if found is None or (line.by == "engine" and is_quoted(line.text, found.start())):
                 continue
             if row.context:
                 self._context[line.endpoint] = (row.cls, _CONTEXT_LINES)
@@ -157,6 +157,11 @@ class Classifier:
                 self._context[endpoint] = (cls, left - 1)
             else:
                 del self._context[endpoint]
+
+
+def is_quoted(text: str, at: int) -> bool:
+    """True if what stands at ``at`` in an engine's line stands behind a quote that opens."""
+    return _OPENED.search(text, 0, at) is not None
 
 
 def classify(lines: Iterable[Line]) -> Iterator[Failure]:

@@ -161,7 +161,7 @@ def _endpoint(found: _Samples, name: str, at: float) -> Watched:
         running=found.count("archon_engine_requests_running", name),
         waiting=found.count("archon_engine_requests_waiting", name),
         preemptions=found.count("archon_engine_preemptions_total", name),
-        turned_away=found.count("archon_engine_admission_refusals_total", name),
+        turned_away=_turned_away(found, name),
         engine_age_s=found.one("archon_look_age_seconds", name, "engine"),
         blind=tuple(
             Blind(labels[0], found.one("archon_look_age_seconds", name, labels[0]))
@@ -169,6 +169,12 @@ def _endpoint(found: _Samples, name: str, at: float) -> Watched:
             if not up
         ),
     )
+
+
+def _turned_away(found: _Samples, name: str) -> int | None:
+    """Requests of every reason; a conversation that the host's cache does not keep is none."""
+    said = [value for (cls, *_), value in found.of("archon_admission_refusals_total", name) if cls != "ddr_cache"]
+    return int(sum(said)) if said else None
 
 
 def _age(since: float | None, at: float) -> float | None:

@@ -189,7 +189,10 @@ def test_a_counter_is_there_before_it_counts_and_for_nothing_that_nobody_says() 
     watch = FailureWatch(lambda: {"a": "llamacpp"}, lambda _words: None)
     assert watch.samples() == {"": []}, "nobody follows the journal: how many there were is unknown"
     watch.is_up = True
-    found = watch.samples()
+    found = {
+        name: [each for each in rows if each.metric.startswith("archon_memory_")]
+        for name, rows in watch.samples().items()
+    }
     assert {each.labels for each in found[""]} == {("", "unknown", "kernel"), ("", "unknown", "driver")}
     classes = {each.labels[1] for each in found["a"] if each.labels[2] == "engine"}
     assert classes == {"weights", "kv_cache", "ddr_cache", "offload", "scratchpad", "unknown"}
