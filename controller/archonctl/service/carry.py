@@ -21,6 +21,7 @@ from archonctl.service.events import Say
 from archonctl.service.history import Record
 from archonctl.service.installed import Installed
 from archonctl.service.interrupts import Interrupted, Interrupts
+from archonctl.service.operator import operator_or_uid
 from archonctl.service.preview import Preview
 from archonctl.service.recheck import how_to, timer_of
 from archonctl.service.transaction import Transaction
@@ -200,7 +201,7 @@ class Carrier:
             tuple(reason[:2000] for reason in attempt.reasons),
             change_id,
             attempt.invocation,
-            os.environ.get("SUDO_USER") or f"uid {os.getuid()}",
+            operator_or_uid(os.environ),
             __version__,
             self.hands.facts(self.installed, release) | {"depth": attempt.depth},
         )

@@ -22,6 +22,7 @@ from typing import Literal
 
 from archonctl.errors import HostRefusal, UsageError
 from archonctl.service import procfs
+from archonctl.service.operator import named, operator
 
 SYSTEM_STATE = Path("/var/lib/archon")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -159,8 +160,8 @@ class EndpointState:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-                holder = f"archonctl (pid {pid})" if pid else "another archonctl"
+                pid, _, who = named(os.pread(fd, 160, 0).decode("ascii", "replace")).partition(" ")
+                holder = f"archonctl (pid {pid}{f', {who}' if who else ''})" if pid else "another archonctl"
                 raise HostRefusal(
                     "up-in-progress",
                     f"{holder} is starting or supervising {self.endpoint}",
@@ -169,7 +170,7 @@ class EndpointState:
                 ) from None
             with contextlib.suppress(OSError):  # the holder's number is a courtesy; a full disk must not matter
                 os.ftruncate(fd, 0)
-                os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+                os.pwrite(fd, f"{os.getpid()} {operator(os.environ)}\n".encode(), 0)
             yield
         finally:
             os.close(fd)
