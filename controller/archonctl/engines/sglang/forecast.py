@@ -13,6 +13,7 @@ from dataclasses import replace
 from archonctl.deployment.schema import Boot, Endpoint
 from archonctl.engines.base import CardRule, CardShare, Forecast, Problem
 from archonctl.engines.beside import beside_demands, lora_bytes, unknown_parts
+from archonctl.engines.host_cache import cache_demands
 from archonctl.engines.sglang.kv import (
     Rates,
     in_one_pool,
@@ -53,6 +54,7 @@ def forecast(endpoint: Endpoint, host: Host, model: ModelFacts | None, *, detail
         demands=(
             *_demands(settings, weights, pool, used),
             *_offloaded(settings, stages),
+            *cache_demands(endpoint, settings.ranks, int(pool.bytes.best) * settings.ranks if pool.bytes else None),
             *(demand for card in used for demand in beside_demands(card, shape, model)),
         ),
         card_rule=CardRule(headroom=0.0),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from archonctl.deployment.schema import Endpoint
 from archonctl.engines.base import Problem
+from archonctl.engines.host_cache import cache_demands
 from archonctl.engines.vllm.available import Available, available, boot_endpoint
 from archonctl.engines.vllm.groups import Group, form_groups
 from archonctl.engines.vllm.kv import KvSettings, block_bytes, plan_kv, request_blocks
@@ -108,7 +109,8 @@ def assess(endpoint: Endpoint, host: Host, model: ModelFacts | None) -> Assessme
     drift = _drift(endpoint, memory, geometry)
     best, tokens = _pools(endpoint, settings, memory, groups, kv, geometry, drift)
     given = tokens if tokens is None or _says_enough(endpoint, memory, tokens) else None
-    demands = (*_demands(settings, weights, memory, best), *_offloaded(settings, in_ram))
+    parked = cache_demands(endpoint, settings.ranks, None)
+    demands = (*_demands(settings, weights, memory, best), *_offloaded(settings, in_ram), *parked)
     problems = refusals(settings, host, model, best if not memory.blind else None) + over_card(
         settings, host, weights, rest, demands
     )
