@@ -1,8 +1,8 @@
 """Refusals as OpenAI's clients read them. Pure.
 
 The error object is that of OpenAI's API reference (``error.message``, ``type``, ``param``, ``code``), which the
-``openai`` package turns into BadRequestError, RateLimitError or InternalServerError by the status; the numbers lie beside them,
-under ``error.capacity``. The package retries 429 and 5xx by itself and honours ``Retry-After``.
+``openai`` package turns into BadRequestError, RateLimitError or InternalServerError by the status; the numbers lie
+beside them, under ``error.capacity``. The package retries 429 and 5xx by itself and honours ``Retry-After``.
 """
 
 from __future__ import annotations

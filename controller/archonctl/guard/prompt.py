@@ -1,26 +1,129 @@
-"""What a request's body says of its size: prompts, the longest answer, answers at once. Pure."""
+"""What a request's body says of its size: prompts, the longest answer, answers at once. Pure.
+
+A body may be anything. What has not the form that its path wants is not judged here: it goes to the engine, which has
+words of its own for it (``unknown`` is "prompt" then).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+from archonctl.guard.contents import Contents, contents_of
 
 Body = Mapping[str, object]
+Form = Literal["chat", "responses", "messages", "text", "infill", "embedding"]
+
+PATHS: Mapping[str, Form] = {
+    "/v1/chat/completions": "chat",
+    "/chat/completions": "chat",
+    "/v1/responses": "responses",
+    "/responses": "responses",
+    "/v1/messages": "messages",
+    "/v1/completions": "text",
+    "/completions": "text",
+    "/completion": "text",
+    "/infill": "infill",
+    "/v1/embeddings": "embedding",
+    "/embeddings": "embedding",
+    "/embedding": "embedding",
+}
+"""Paths that fill a KV cache: OpenAI's, Anthropic's, and llama-server's own (tools/server/server.cpp, b11434)."""
+_LIMITS: Mapping[Form, tuple[str, ...]] = {
+    "chat": ("n_predict", "max_completion_tokens", "max_tokens"),
+    "responses": ("max_output_tokens",),
+    "messages": ("max_tokens",),
+    "text": ("n_predict", "max_completion_tokens", "max_tokens"),
+    "infill": ("n_predict", "max_completion_tokens", "max_tokens"),
+    "embedding": (),
+}
+"""The first that is there counts. llama.cpp takes n_predict before the others (server-common.cpp, server-schema.cpp);
+vLLM max_completion_tokens before max_tokens (entrypoints/openai/chat_completion/protocol.py) and no n_predict: where
+both are there, the larger counts."""
+_CHOICES = ("n_cmpl", "n", "best_of")
+Text = str | int
+"""One prompt: its text, or how many tokens the client made of it."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """One request that takes KV tokens. ``body`` is the parsed JSON and belongs to the caller: it is never kept."""
+    """One request that takes KV tokens. ``body`` is the parsed JSON and belongs to the caller."""
 
     path: str
+    form: Form
     body: Body
-    max_tokens: int | None
+    texts: tuple[Text, ...] = ()
+    """Prompts of a text, infill or embedding request."""
+    contents: Contents | None = None
+    """The messages of a chat, taken apart; None for the other forms."""
+    max_tokens: int | None = None
     choices: int = 1
+    unknown: str = ""
+    """Why it cannot be sized: ``media`` or ``prompt``; empty where it can."""
 
     @classmethod
     def of(cls, path: str, body: object) -> Prompt | None:
-        """The request on ``path`` (no query); ``None`` for a path that takes no KV tokens, which passes uncounted."""
-        if path not in ("/v1/chat/completions", "/v1/completions") or not isinstance(body, dict):
+        """The request on ``path`` (without query); ``None`` for a path that takes no KV tokens, or a body that is no
+        object: such a request passes and is not counted."""
+        form = PATHS.get(path)
+        if form is None or not isinstance(body, dict):
             return None
-        limit = body.get("max_completion_tokens", body.get("max_tokens"))
-        return cls(path, body, limit if isinstance(limit, int) else None)
+        limit = 0 if form == "embedding" else _limit(form, body)
+        choices = 1 if form == "embedding" else max([1, *(_whole(body.get(name)) or 1 for name in _CHOICES)])
+        if form in ("chat", "responses", "messages"):
+            found = contents_of(form, body)
+            unknown = found if isinstance(found, str) else ""
+            contents = found if isinstance(found, Contents) else None
+            return cls(path, form, body, contents=contents, max_tokens=limit, choices=choices, unknown=unknown)
+        texts = (
+            _infill(body) if form == "infill" else _texts(body.get("input", body.get("content", body.get("prompt"))))
+        )
+        return cls(path, form, body, texts or (), max_tokens=limit, choices=choices, unknown="" if texts else "prompt")
+
+
+def _limit(form: Form, body: Body) -> int | None:
+    """The longest answer asked for. -1 and -2 are llama.cpp's words for no limit; what is no number is none either."""
+    found = [number for name in _LIMITS[form] if (number := _whole(body.get(name))) is not None]
+    return max(found, default=None)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _texts(value: object) -> tuple[Text, ...] | None:
+    """Prompts as llama.cpp and OpenAI take them: a text, token ids, or a list of either; in llama.cpp also texts and
+    ids mixed, which are one prompt (server-common.cpp ``tokenize_input_prompts``). None for anything else."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list) or not value:
+        return None
+    kinds = {type(each) for each in value}
+    if kinds == {int} or kinds == {int, str}:
+        return (sum(_bytes(each) if isinstance(each, str) else 1 for each in value),)
+    found = [_texts(each) if isinstance(each, str | list) else None for each in value]
+    single = [each[0] for each in found if each is not None and len(each) == 1]
+    return tuple(single) if len(single) == len(value) else None
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+_SEPARATOR_TOKENS = 64
+"""Around each file of an infill request: separators, marks of its name (server-common.cpp ``format_prompt_infill``)."""
+
+
+def _infill(body: Body) -> tuple[Text, ...] | None:
+    """All parts of an infill request are one prompt, of which the engine may leave out what is too long."""
+    parts = [body.get(name, "") for name in ("input_prefix", "input_suffix", "prompt")]
+    extra = body.get("input_extra", [])
+    if not all(isinstance(part, str) for part in parts) or not isinstance(extra, list):
+        return None
+    for each in extra:
+        if not isinstance(each, dict):
+            return None
+        parts += [each.get("text", ""), each.get("filename", "")]
+    texts = [part for part in parts if isinstance(part, str)]
+    return (sum(map(_bytes, texts)) + _SEPARATOR_TOKENS * (1 + len(extra)),)
