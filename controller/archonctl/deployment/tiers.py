@@ -29,6 +29,10 @@ class Tiers(BaseModel):
     """Share of a tier above which it is relieved."""
     prefill_tokens_per_s: Annotated[float, Field(gt=0)] | None = None
     """How fast the engine prefills, where nothing has measured it."""
+    conversations: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    """How many conversations come back again and again; default: as many as the contract has at once."""
+    reuse: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of a prompt that its conversation had before: the most that a cache hits. Unset: nothing is expected."""
     engine: TierPlace | None = None
     """The engine's own pool: on the cards, or in RAM. Its capacity is the plan's."""
     dram: TierPlace | None = None
