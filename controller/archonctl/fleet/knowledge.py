@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from archonctl.deployment.load import LoadedEndpoint, load_endpoint
 from archonctl.deployment.schema import Endpoint
@@ -21,7 +22,7 @@ from archonctl.plan.judge import judged_plan
 from archonctl.plan.load import load_model
 from archonctl.plan.values import Plan
 
-_OF_ONE_HOST = {"name": True, "notes": True, "cards": {"__all__": {"pci": True}}}
+_OF_ONE_HOST: dict[str, Any] = {"name": True, "notes": True, "cards": {"__all__": {"pci": True}}}
 
 Cards = tuple[int, ...]
 
