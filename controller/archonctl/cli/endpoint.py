@@ -74,6 +74,18 @@ def installed_of(word: str | None, out: Output, *, user: bool = False) -> Instal
     return Installed(path.stem, root, where)
 
 
+def guarded_of(args: Namespace, out: Output) -> tuple[LoadedEndpoint, Installed | None]:
+    """What a name means that is to be guarded: the release that runs where it is installed, else its declaration."""
+    from archonctl.service.installed import Installed, installed_names
+
+    where, word = place_of(user=args.user), args.endpoint or ""
+    if word in installed_names(Path("/"), where):
+        installed = Installed(word, Path("/"), where)
+        if digest := installed.current():
+            return installed.stored(digest).loaded, installed
+    return endpoint_of(args, out), None
+
+
 def state_folder(word: str | None, out: Output, environ: Mapping[str, str]) -> tuple[str, Path]:
     """Name and state folder of the endpoint that a word means: one that has a folder, else by its declaration."""
     from archonctl.service.state import EndpointState, state_dir

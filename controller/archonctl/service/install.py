@@ -38,8 +38,8 @@ _UNIT_FILES = (
     "archon-verify@.timer",
     "archon-failed@.service",
 )
-_SYSTEM_UNIT_FILES = (*_UNIT_FILES, "archon-exporter.service")
-"""One exporter shows every endpoint of the machine; a user starts one by hand."""
+_SYSTEM_UNIT_FILES = (*_UNIT_FILES, "archon-exporter.service", "archon-guard@.service")
+"""One exporter shows every endpoint of the machine; a user starts one by hand, and a guard."""
 _LIBEXEC = ("archon-start", "archon-failed")
 _LAUNCHER = """\
 #!{python} -I

@@ -24,6 +24,11 @@ class Notifier:
         line = shown[:STATUS_CHARS]
         self._send(f"STATUS={line}" + (f"\nEXTEND_TIMEOUT_USEC={int(more_s * 1e6)}" if more_s else ""))
 
+    def ready(self, text: str) -> None:
+        """The start is over (``Type=notify``)."""
+        self._send("READY=1")
+        self.status(text)
+
     def _send(self, text: str) -> None:
         if not self._address:
             return

@@ -153,10 +153,10 @@ def test_the_installed_command_needs_nothing_of_the_environment_that_placed_it(m
 def test_every_installed_unit_verifies_where_it_is_installed(machine: Box) -> None:
     install(machine, CLI)
     units = ["archon@x.service", "archon-verify@x.service", "archon-verify@x.timer", "archon-failed@x.service"]
-    units.append("archon-exporter.service")
+    units += ["archon-exporter.service", "archon-guard@x.service"]
     done = machine.run("systemd-analyze", "verify", "--man=no", *units)
     assert (done.returncode, done.stderr.strip()) == (0, "")
-    for unit in ("archon-verify@x.service", "archon-failed@x.service", "archon-exporter.service"):
+    for unit in ("archon-verify@x.service", "archon-failed@x.service", "archon-exporter.service", "archon-guard@x.service"):
         shown = json.loads(machine("systemd-analyze", "security", "--json=short", "--no-pager", unit))
         assert shown
         overall = machine("systemd-analyze", "security", "--no-pager", unit).splitlines()[-1]

@@ -73,7 +73,7 @@ def settled(box: Box) -> dict[str, str]:
 
 def test_the_policy_is_the_same_and_the_delay_grows(box: Box) -> None:
     units = ["archon@x.service", "archon-verify@x.service", "archon-verify@x.timer", "archon-failed@x.service"]
-    units.append("archon-exporter.service")
+    units += ["archon-exporter.service", "archon-guard@x.service"]
     verified = box.run("systemd-analyze", "verify", "--man=no", *units)
     assert (verified.returncode, verified.stderr.strip()) == (0, "")
     shown = box.show("archon@x.service", "RestartUSec", "RestartSteps", "RestartMaxDelayUSec", "StartLimitBurst")

@@ -1,0 +1,44 @@
+"""``archonctl guard``."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+
+from archonctl.cli.endpoint import guarded_of
+from archonctl.cli.output import Output, say
+
+
+def run(args: Namespace, out: Output) -> int:
+    """Serve until stopped."""
+    import asyncio
+    import gc
+
+    from archonctl.guard.limits import Limits
+    from archonctl.guard.serve import Running, serve
+    from archonctl.guard.start import setup_of, watch_of
+    from archonctl.service.notify import Notifier
+
+    limits = Limits(
+        body_bytes=int(args.max_body * (1 << 20)),
+        connections=int(args.connections),
+        per_client=int(args.per_client),
+        wait_s=args.wait,
+        first_s=args.first,
+        drain_s=args.drain,
+    )
+    loaded, installed = guarded_of(args, out)
+    setup = setup_of(loaded.endpoint, args.listen, args.admin, limits, args.keys, os.environ)
+    notifier = Notifier(os.environ)
+
+    def ready(running: Running) -> None:
+        host = args.listen.rpartition(":")[0]
+        text = f"http://{host}:{running.port} guards {loaded.name} at {setup.base}"
+        notifier.ready(text)
+        out.talk(f"archonctl: {text}")
+        if running.admin_port is not None:
+            out.talk(f"archonctl: own pages: http://{args.admin.rpartition(':')[0]}:{running.admin_port}/metrics")
+
+    gc.set_threshold(2_000, 20, 50)  # the command's own suits a short run; this one stays
+    asyncio.run(serve(setup, watch_of(loaded, installed, setup), lambda text: say(f"guard: {text}"), ready))
+    return 0

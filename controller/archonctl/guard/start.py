@@ -1,0 +1,54 @@
+"""From a declaration, options and credentials to what the guard serves with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from archonctl.deployment.load import LoadedEndpoint
+from archonctl.deployment.schema import Endpoint
+from archonctl.guard.app import Clients
+from archonctl.guard.auth import OwnKeys, PassThrough, read_keys
+from archonctl.guard.capacity import CapacityWatch
+from archonctl.guard.limits import Limits
+from archonctl.guard.serve import Setup, Watch
+from archonctl.probe.address import addresses, read_key
+from archonctl.service.installed import Installed
+from archonctl.service.preflight import split_listen
+
+CREDENTIALS = "CREDENTIALS_DIRECTORY"
+"""Where systemd puts what LoadCredential= names (systemd.exec(5))."""
+
+
+def setup_of(
+    endpoint: Endpoint, listen: str, admin: str, limits: Limits, keys: str | None, environ: Mapping[str, str]
+) -> Setup:
+    """What to serve. The credentials ``keys`` and ``engine-key`` stand in for ``keys`` and ``service.api_key_file``.
+
+    Raises DeclarationError, and HostRefusal ``listen-unavailable``.
+    """
+    found = addresses(endpoint.service)
+    engine_key = read_key(_credential(environ, "engine-key") or endpoint.service.api_key_file)
+    file = keys or _credential(environ, "keys")
+    clients: Clients = OwnKeys(read_keys(Path(file)), engine_key) if file else PassThrough()
+    return Setup(
+        endpoint.engine.kind,
+        found.own,
+        clients,
+        split_listen(listen),
+        None if admin == "off" else split_listen(admin),
+        limits,
+        engine_key,
+        found.ca_file,
+    )
+
+
+def watch_of(loaded: LoadedEndpoint, installed: Installed | None, environ: Mapping[str, str]) -> Watch:
+    """Who knows what the running release was verified to hold."""
+    return CapacityWatch(loaded, installed, environ)
+
+
+def _credential(environ: Mapping[str, str], name: str) -> str:
+    folder = environ.get(CREDENTIALS, "")
+    path = Path(folder, name)
+    return str(path) if folder and path.is_file() else ""
