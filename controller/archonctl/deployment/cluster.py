@@ -40,7 +40,7 @@ class Cluster(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    namespace: Annotated[str, Field(pattern=rf"^({_LABEL})?$")] = ""
+    namespace: Annotated[str, Field(pattern=rf"^{_LABEL}$")] = "default"
     controller_image: Annotated[str, Field(pattern=rf"^({_PINNED})?$")] = ""
     """The image with archonctl in it, by digest: it checks the node, and takes the verdict."""
     replicas: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -57,7 +57,9 @@ class Cluster(BaseModel):
     spare_card: bool = False
     """There are cards for a second copy: the new one is verified before the old one is stopped."""
     memory_mib: Annotated[int, Field(gt=0)] | None = None
-    """Where no plan says what the engine holds of the node's memory."""
+    """Where no plan says what the engine holds of the node's memory: what is asked of the scheduler."""
+    memory_limit_mib: Annotated[int, Field(gt=0)] | None = None
+    """None by default, as in a unit: a limit counts the page cache too. Refused for an engine that pins memory."""
     hugepages_2mi_mib: Annotated[int, Field(gt=0, multiple_of=2)] | None = None
     scratch_mib: Annotated[int, Field(gt=0)] = 8192
     """The disk that its caches (compiled kernels, temporary files) may take."""

@@ -54,12 +54,12 @@ def across(endpoint: Endpoint, nodes: int, leader: str, size: str, rank: str) ->
             f"{total} ranks (tensor x pipeline parallelism) do not divide by {nodes} nodes",
             hint=f"set tensor-parallel-size and pipeline-parallel-size so that their product is a multiple of {nodes}",
         )
-    words = ("--nnodes", size, "--node-rank", rank)
+    words: tuple[str, ...] = ("--nnodes", size, "--node-rank", rank)
     if kind == "sglang":
-        both = (*words, "--dist-init-addr", f"{leader}:{RENDEZVOUS_PORT}")
-        return Across(both, both)
-    both = (*words, "--master-addr", leader, "--master-port", str(RENDEZVOUS_PORT))
-    return Across(both, (*both, "--headless"))
+        words += ("--dist-init-addr", f"{leader}:{RENDEZVOUS_PORT}")
+        return Across(words, words)
+    words += ("--master-addr", leader, "--master-port", str(RENDEZVOUS_PORT))
+    return Across(words, (*words, "--headless"))
 
 
 def _size(endpoint: Endpoint, names: Iterable[str]) -> int:

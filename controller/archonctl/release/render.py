@@ -80,7 +80,7 @@ def render_release(
     refuse_remote(endpoint.model.path, "an engine is started with a model of this machine")
     _refuse_secrets(loaded, command)
     place = home or INSTALLED / name / "releases" / "current"
-    start_s = load_timeout_s(_model_bytes(loaded), endpoint.service.load_timeout_s)
+    start_s = start_seconds(loaded)
     lines = settings(
         user=endpoint.service.user,
         engine=endpoint.engine.kind,
@@ -111,6 +111,11 @@ def render_release(
         files[file] = ReleaseFile(text.encode("utf-8"), 0o755 if text.startswith("#!") else 0o644)
     files[MANIFEST] = ReleaseFile(to_json(_manifest(loaded, files, plan_digest)))
     return Release(name, os.fspath(place), unit_name, command.argv, dict(command.env), files, command.notes)
+
+
+def start_seconds(loaded: LoadedEndpoint) -> int:
+    """Seconds that a start may take."""
+    return load_timeout_s(_model_bytes(loaded), loaded.endpoint.service.load_timeout_s)
 
 
 def _writes(endpoint: Endpoint, command: CommandLine) -> list[str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from archonctl.errors import UsageError
 from archonctl.release.values import Release
 
-TARGETS = ("systemd", "podman", "docker", "quadlet", "all")
+KUBERNETES = "kubernetes"
+"""Its manifests are made from the release and are no part of it (``fleet.kubernetes``)."""
+
+TARGETS = ("systemd", "podman", "docker", "quadlet", KUBERNETES, "all")
 
 
 def files_of(target: str, release: Release) -> tuple[str, ...]:

@@ -173,6 +173,12 @@ def listeners(port: int, root: Path = PROC) -> list[Listener]:
     return [found[pid] for pid in sorted(found)] + nameless
 
 
+def listening(port: int, root: Path = PROC) -> frozenset[int]:
+    """The inodes of the sockets that listen on this TCP port in our network namespace; another start has others."""
+    tables = (root / "net/tcp", root / "net/tcp6")
+    return frozenset(inode for table in tables for inode in _listening_inodes(table, port))
+
+
 def _listening_inodes(table: Path, port: int) -> dict[int, int]:
     """Inode -> uid of the sockets in one /proc/net table that listen on ``port``."""
     found: dict[int, int] = {}

@@ -1,0 +1,1 @@
+"""A rendered release as Kubernetes manifests: the same words, variables and checks, in a pod."""
