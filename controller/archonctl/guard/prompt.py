@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from archonctl.guard.contents import Contents, contents_of
+from archonctl.probe.jsonread import MOST
 
 Body = Mapping[str, object]
 Form = Literal["chat", "responses", "messages", "text", "infill", "embedding"]
@@ -89,7 +90,15 @@ def _limit(form: Form, body: Body) -> int | None:
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A number that could be one of tokens; a larger one than any engine has is as good as the largest."""
+    return min(value, MOST) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _given(body: Body) -> tuple[Text, ...] | None:
+    try:
+        return _texts(body.get("input", body.get("content", body.get("prompt"))))
+    except RecursionError:
+        return None
 
 
 def _texts(value: object) -> tuple[Text, ...] | None:
@@ -100,7 +109,7 @@ def _texts(value: object) -> tuple[Text, ...] | None:
     if not isinstance(value, list) or not value:
         return None
     kinds = {type(each) for each in value}
-    if kinds == {int} or kinds == {int, str}:
+    if kinds in ({int}, {int, str}):
         return (sum(_bytes(each) if isinstance(each, str) else 1 for each in value),)
     found = [_texts(each) if isinstance(each, str | list) else None for each in value]
     single = [each[0] for each in found if each is not None and len(each) == 1]

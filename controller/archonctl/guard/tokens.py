@@ -65,9 +65,12 @@ class TokenCounter:
         ask = Ask(client, (0,), exact=False, max_tokens=limit, choices=prompt.choices, unknown=prompt.unknown)
         if ask.unknown:
             return ask
-        if prompt.contents is not None:
-            return await self._chat(ask, prompt, prompt.contents)
-        return await self._texts(ask, prompt)
+        try:
+            if prompt.contents is not None:
+                return await self._chat(ask, prompt, prompt.contents)
+            return await self._texts(ask, prompt)
+        except RecursionError:  # lists in lists: nothing that an engine would take
+            return replace(ask, unknown="prompt")
 
     def learn(self, prompt: Prompt, prompt_tokens: int) -> None:
         """Take over what the engine said of a prompt after it had read it (``usage.prompt_tokens``)."""

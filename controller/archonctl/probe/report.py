@@ -213,6 +213,11 @@ def _other_model(report: EngineReport, model_path: str) -> Leg | None:
     )
 
 
+def contradicts(report: EngineReport, ledger: BootLedger) -> bool:
+    """True if a report and a boot log cannot both be of the engine that answers."""
+    return _contradiction(report, ledger) is not None
+
+
 def _contradiction(report: EngineReport, ledger: BootLedger | None) -> Leg | None:
     if ledger is None:
         return None
