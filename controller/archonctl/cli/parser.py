@@ -64,6 +64,7 @@ VERBS: dict[str, str] = {
     "sidecar": "beside an engine in a pod: one verdict a start, answered to probes and routers over HTTP",
     "exporter": "Prometheus metrics of every installed endpoint: contract, verdict, plan, unit, engine, host",
     "guard": "an OpenAI-compatible proxy in front of an engine: admits what was verified to fit, queues, refuses",
+    "tiers": "where each conversation's KV cache would lie, by cost and by reuse; what an engine's own tiers are worth",
     "stop": "stop the engine that 'up' left running, or an installed unit",
     "ledger": "read an engine's boot log: what it allocated, as evidence",
     "inspect": "what a model file needs, from its header alone",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _IN_RAM = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-SHM = Path("/dev/shm")  # noqa: S108 - where Linux has a tmpfs for everybody; nothing is written here
+SHM = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Room:
 
 
 def room_of(path: Path, mounts: str | None = None) -> Room | None:
-    """Free space of the nearest folder that is there; None where it cannot be asked. ``mounts``: /proc/self/mountinfo."""
+    """Free space of the nearest folder that is there; None where it cannot be asked. ``mounts``: a mountinfo table."""
     there = path
     while not there.exists() and there != there.parent:
         there = there.parent

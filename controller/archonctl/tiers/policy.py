@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from archonctl.tiers.values import Action, Board, Decision, Item, Placement, Reason, Tier, after, high_water
+from archonctl.tiers.values import Action, Board, Decision, Item, Placement, Reason, Tier, after
 
 HALF_LIFE_S = 1800.0
 """A conversation that nobody came back to for half an hour counts half (a choice; only the order depends on it)."""
@@ -64,7 +64,7 @@ class _Work:
 
     def limit(self, tier: Tier) -> int | None:
         """Bytes up to the mark."""
-        return None if tier.capacity_bytes is None else int(tier.capacity_bytes * high_water(self.board.high_water))
+        return None if tier.capacity_bytes is None else int(tier.capacity_bytes * self.board.mark(tier))
 
     def over(self, tier: Tier, size: int, places: int) -> bool:
         """True if so much more would be too much; an unknown capacity is not."""

@@ -43,6 +43,7 @@ class Seen:
     bandwidth_bytes_per_s: float | None = None
     latency_s: float | None = None
     source: str = ""
+    high_water: float | None = None
 
 
 @functools.cache
@@ -98,6 +99,7 @@ def _tier(row: Default, place: TierPlace, seen: Seen) -> Tier:
         seen.other_bytes,
         seen.places,
         f"bandwidth {speed_from}" + (f"; {seen.source}" if seen.source else ""),
+        seen.high_water,
     )
 
 

@@ -71,6 +71,8 @@ class Tier:
     places: int | None = None
     """The most conversations that fit whatever their size (an engine's slots); ``None``: no such limit."""
     source: str = ""
+    high_water: float | None = None
+    """A mark of its own; ``None``: the board's."""
 
     def transfer_s(self, size_bytes: int) -> float | None:
         """Seconds for one way, ``size / bandwidth + latency``; ``None`` where a figure is unknown."""
@@ -134,6 +136,10 @@ class Board:
     def colder(self, name: str) -> tuple[Tier, ...]:
         """The tiers below one, nearest first."""
         return self.tiers[self.tiers.index(self.tier(name)) + 1 :]
+
+    def mark(self, tier: Tier) -> float:
+        """The share of a tier's capacity above which it is relieved."""
+        return high_water(self.high_water if tier.high_water is None else tier.high_water)
 
     def used_bytes(self, name: str) -> int:
         """Everything that is known to lie in a tier."""

@@ -1,0 +1,32 @@
+"""Options of ``archonctl tiers``."""
+
+from __future__ import annotations
+
+import argparse
+
+from archonctl.cli.options.common import endpoint
+
+NOTES = """\
+examples:
+  archonctl tiers plan tiny                             each conversation that the running engine holds
+  archonctl tiers plan env/archon-pair.toml --to 1.8.1  what the disk tier that 1.8.1 has no more costs
+  archonctl tiers plan tiny --set tiers.prefill_tokens_per_s=900 --set tiers.disk.path=/var/lib/archonctl/kv
+  archonctl tiers plan tiny --json
+
+A conversation is retained where going to a colder tier and coming back takes less time than prefilling it again. What
+a figure is not known for is kept. Nothing is moved by this verb. 'archonctl guard' does that for llama-server.
+
+exit: 0 said, 3 not enough is known to weigh anything"""
+
+
+def configure(verb: argparse.ArgumentParser) -> None:
+    """Add them."""
+    actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True, help="what to do, see below")
+    summary = "where each conversation's KV cache would lie, and why, with the numbers"
+    plan = actions.add_parser("plan", help=summary, description=f"{summary}.", allow_abbrev=False)
+    endpoint(plan)
+    group = plan.add_argument_group("questions")
+    group.add_argument(
+        "--to", default="", metavar="VERSION", help="what tiers another version of the engine has no more"
+    )
+    group.add_argument("--offline", action="store_true", help="by the declaration, without asking the running engine")

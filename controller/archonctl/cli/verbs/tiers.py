@@ -1,0 +1,52 @@
+"""``archonctl tiers``."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from archonctl.cli.endpoint import endpoint_of
+from archonctl.cli.output import Output
+
+if TYPE_CHECKING:
+    from archonctl.deployment.load import LoadedEndpoint
+    from archonctl.tiers.explain import Evidence
+
+
+def run(args: Namespace, out: Output) -> int:
+    """Explain placement: 0, or 3 where nothing can be weighed."""
+    from archonctl.host.load import load_host
+    from archonctl.service.plan_here import plan_here
+    from archonctl.tiers.explain import explain
+
+    loaded = endpoint_of(args, out)
+    plan, host = plan_here(loaded), load_host(loaded)
+    found = explain(
+        loaded.name, loaded.endpoint, plan, host, _evidence(loaded, offline=args.offline), to_version=args.to
+    )
+    if out.json:
+        from archonctl.tiers.as_json import tiers_plan_json
+
+        out.value(tiers_plan_json(found))
+    else:
+        from archonctl.cli.tiers_text import tiers_text
+
+        out.answer(tiers_text(found, out))
+    return 3 if found.price is None or found.prefill is None else 0
+
+
+def _evidence(loaded: LoadedEndpoint, *, offline: bool) -> Evidence:
+    from archonctl.errors import ArchonError
+    from archonctl.service.state import EndpointState, state_dir
+    from archonctl.service.verdict_store import latest
+    from archonctl.tiers.explain import Evidence
+    from archonctl.tiers.live import ask
+    from archonctl.tiers.measured import read_measured
+
+    folder = EndpointState(state_dir(os.environ), loaded.name).folder
+    try:
+        verdict = latest(folder, loaded.name)[0].value
+    except ArchonError:
+        verdict = None  # none was taken, or it cannot be read: the figure is one of several
+    return Evidence(None if offline else ask(loaded.endpoint), read_measured(folder), verdict)
