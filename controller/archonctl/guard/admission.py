@@ -49,6 +49,7 @@ class Ticket:
         self.ask = ask
         self.number = number
         self.began = began
+        self.admitted_by = admission.capacity
         self._admission = admission
 
     @property
