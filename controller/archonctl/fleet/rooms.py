@@ -9,41 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-from typing import Literal
 
-from archonctl.errors import ArchonError
 from archonctl.fleet.declared import FleetEndpoint
 from archonctl.fleet.inventory import Assigned
-from archonctl.fleet.knowledge import Cards, Hardware, Knowledge, Read
+from archonctl.fleet.knowledge import Cards, Hardware, Read
+from archonctl.fleet.options import Grade, Options, card_kinds, several
 from archonctl.fleet.together import Judge, Together
-from archonctl.host.profile import Card, Host
-from archonctl.plan.values import Plan
+from archonctl.host.profile import Host
 
-Grade = Literal["holds", "unknown"]
-MOST_VECTORS = 512
-"""Combinations of unlike cards that are tried for one endpoint on one kind of host."""
 MOST_STEPS = 2_000
 """Steps of one layout; cards that are not shared need a handful."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """So many cards of each kind, and what the plan says with them."""
-
-    counts: tuple[int, ...]
-    grade: Grade
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Every option of an endpoint on a kind of host; where there is none, why not."""
-
-    options: tuple[Option, ...]
-    why: str = ""
-    plan: Plan | None = None
-    """Of the whole host, where there is no option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +34,12 @@ class Rooms:
     """Answers for every kind of host, each set once."""
 
     def __init__(self, judge: Judge, wanted: Mapping[str, tuple[FleetEndpoint, Read]]) -> None:
-        self._judge = judge
+        self.judge = judge
         self._wanted = wanted
-        self._choices: dict[tuple[str, Hardware], Choice] = {}
+        self.options = Options(judge.knowledge, wanted)
         self._laid: dict[tuple[Base, frozenset[str], tuple[tuple[str, Cards], ...]], Together | None] = {}
-        self._on_cards: dict[str, bool] = {}
         self.cut_short = False
         """True if a layout was given up before it was searched to its end."""
-
-    @property
-    def knowledge(self) -> Knowledge:
-        """Where plans come from."""
-        return self._judge.knowledge
 
     def fits(self, base: Base, names: frozenset[str]) -> Grade | None:
         """Whether a host takes exactly this set beside what is fixed; None: it does not."""
@@ -77,6 +47,32 @@ class Rooms:
         if found is None:
             return None
         return "holds" if all(one.verdict == "holds" for one in found.endpoints if one.name in names) else "unknown"
+
+    def spans(self, name: str) -> int:
+        """Hosts that one replica lies over."""
+        return self._wanted[name][0].nodes
+
+    def read(self, name: str) -> Read:
+        """Its declaration."""
+        return self._wanted[name][1]
+
+    def lacks(self, base: Base, have: frozenset[str], name: str) -> str:
+        """Why a host that has ``have`` does not take one more that it would take alone."""
+        before = self.laid(base, have) or self.judge.host(base.hardware, base.fixed)
+        used = {use.index for use in before.cards if use.taken_mib}
+        kinds = card_kinds(base.hardware.host)
+        free = [[index for index in indices if index not in used] for indices in kinds]
+        options = self.options.choice(name, base.hardware).options
+        seats = [one for one in options if all(len(f) >= c for f, c in zip(free, one.counts, strict=True))]
+        if not seats:
+            least = min(sum(one.counts) for one in options)
+            return f"{sum(map(len, free))} of {sum(map(len, kinds))} cards free, {least} wanted"
+        cards = tuple(sorted(i for some, count in zip(free, seats[0].counts, strict=True) for i in some[:count]))
+        more = Assigned(self._path(name), cards, self._wanted[name][0].share_cards)
+        judged = self.judge.host(base.hardware, (*(one.assigned for one in before.endpoints), more))
+        told = [one.message for one in judged.findings if one.severity == "error"]
+        told += [reason for one in judged.endpoints for reason in one.reasons if one.verdict != "holds"]
+        return told[0] if told else "the layout was not searched to its end"
 
     def laid(self, base: Base, names: frozenset[str], current: Mapping[str, Cards] | None = None) -> Together | None:
         """The judged layout of a set; ``current`` are the cards on which some of it lies now."""
@@ -87,19 +83,31 @@ class Rooms:
         return self._laid[key]
 
     def _layout(self, base: Base, names: frozenset[str], current: Mapping[str, Cards]) -> Together | None:
-        before = self._judge.host(base.hardware, base.fixed)
+        if any(self.spans(name) > 1 for name in names):
+            return self._over_hosts(base, names)
+        before = self.judge.host(base.hardware, base.fixed)
         order = sorted(names, key=lambda name: (name not in current, -self._least_cards(base.hardware, name), name))
         steps = [MOST_STEPS]
         for laid in self._walk(base, before, order, current, steps):
-            judged = self._judge.host(base.hardware, (*base.fixed, *laid))
+            judged = self.judge.host(base.hardware, (*base.fixed, *laid))
             if judged.verdict in ("holds", "unknown"):
                 return judged
         if steps[0] <= 0:
             self.cut_short = True
         return None
 
+    def _over_hosts(self, base: Base, names: frozenset[str]) -> Together | None:
+        """One endpoint on all cards of several such hosts, which are its own."""
+        name = next(iter(names))
+        if len(names) > 1 or base.fixed:
+            return None
+        joined = several(base.hardware, self.spans(name))
+        cards = tuple(card.index for card in joined.host.cards)
+        judged = self.judge.host(joined, (Assigned(self._path(name), cards),))
+        return judged if judged.verdict in ("holds", "unknown") else None
+
     def _least_cards(self, hardware: Hardware, name: str) -> int:
-        return min((sum(option.counts) for option in self.choice(name, hardware).options), default=0)
+        return min((sum(option.counts) for option in self.options.choice(name, hardware).options), default=0)
 
     def _walk(
         self, base: Base, before: Together, order: Sequence[str], current: Mapping[str, Cards], steps: list[int]
@@ -145,7 +153,7 @@ class Rooms:
         """Cards for one endpoint: where it lies now, then for each option shared cards, then the first free ones."""
         kinds = card_kinds(host)
         free = [[index for index in indices if not load[index]] for indices in kinds]
-        choice = self.choice(name, hardware)
+        choice = self.options.choice(name, hardware)
         tried: set[Cards] = set()
         if name in current and self._counts(current[name], kinds) in {option.counts for option in choice.options}:
             mine = current[name]
@@ -168,88 +176,3 @@ class Rooms:
 
     def _counts(self, cards: Cards, kinds: Sequence[Sequence[int]]) -> tuple[int, ...]:
         return tuple(sum(index in cards for index in indices) for indices in kinds)
-
-    def choice(self, name: str, hardware: Hardware) -> Choice:
-        """The options of one endpoint on one kind of host, alone there."""
-        key = (name, hardware)
-        if key not in self._choices:
-            self._choices[key] = self._chosen(name, hardware)
-        return self._choices[key]
-
-    def uses_cards(self, name: str, kinds: Sequence[Hardware]) -> None:
-        """Tell whether an endpoint lies on cards wherever there are some: it then goes nowhere without them."""
-        endpoint, read = self._wanted[name]
-        if endpoint.cards is not None:
-            self._on_cards[name] = endpoint.cards > 0
-            return
-        for hardware in kinds:
-            plan = self._planned(read, hardware, None)
-            if isinstance(plan, Plan) and any(one.scope == "device" for one in plan.forecast.demands):
-                self._on_cards[name] = True
-                return
-        self._on_cards[name] = False
-
-    def _chosen(self, name: str, hardware: Hardware) -> Choice:
-        endpoint, read = self._wanted[name]
-        kinds = card_kinds(hardware.host)
-        if not self._on_cards.get(name, False):
-            vectors = [(0,) * len(kinds)]
-        else:
-            vectors = _vectors([len(indices) for indices in kinds], endpoint.cards)
-            if not vectors:
-                count = len(hardware.host.cards)
-                return Choice((), f"{endpoint.cards or 'one or more'} cards wanted, the host has {count}")
-        holding, doubtful, last = list[Option](), list[Option](), ""
-        whole: Plan | None = None
-        for counts in vectors:
-            if any(all(a >= b for a, b in zip(counts, one.counts, strict=True)) for one in holding):
-                continue
-            cards = tuple(sorted(i for some, count in zip(kinds, counts, strict=True) for i in some[:count]))
-            plan = self._planned(read, hardware, cards)
-            if isinstance(plan, ArchonError):
-                last = str(plan)
-            elif plan.verdict == "holds":
-                holding.append(Option(counts, "holds"))
-            else:
-                whole, last = plan, "; ".join(plan.reasons)
-                if plan.verdict == "unknown":
-                    doubtful.append(Option(counts, "unknown"))
-        if holding:
-            return Choice(tuple(holding))
-        return Choice(tuple(doubtful[:1]), last, whole)
-
-    def _planned(self, read: Read, hardware: Hardware, cards: Cards | None) -> Plan | ArchonError:
-        try:
-            return self.knowledge.plan(read, hardware, cards)
-        except ArchonError as err:
-            return err
-
-
-def card_kinds(host: Host) -> list[list[int]]:
-    """Indices of the host's cards, those that are alike together, in the order of the first of each."""
-    kinds: dict[str, list[int]] = {}
-    for card in sorted(host.cards, key=lambda card: card.index):
-        kinds.setdefault(_kind(card), []).append(card.index)
-    return list(kinds.values())
-
-
-def _kind(card: Card) -> str:
-    return card.model_dump_json(exclude={"index", "pci", "free_mib", "gtt_free_mib"})
-
-
-def _vectors(most: Sequence[int], exactly: int | None) -> list[tuple[int, ...]]:
-    """Counts of each kind from few cards to many; one kind before a mixture."""
-    size = 1
-    for count in most:
-        size *= count + 1
-    ranges = [range(count + 1) for count in most]
-    found = product(*ranges) if size <= MOST_VECTORS else _pure(most)
-    vectors = [counts for counts in found if sum(counts) and exactly in (None, sum(counts))]
-    return sorted(vectors, key=lambda counts: (sum(counts), sum(1 for count in counts if count), counts))
-
-
-def _pure(most: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Of hosts with many kinds of card: cards of one kind only."""
-    for kind, count in enumerate(most):
-        for number in range(1, count + 1):
-            yield tuple(number if at == kind else 0 for at in range(len(most)))
