@@ -1,6 +1,7 @@
 """A simulator of an engine for tests of what stands in front of one: tiny, deterministic, and no model anywhere.
 
-It answers what the request asks for, so that everybody can tell their own answer. The body's field ``simulate`` says how:
+It answers what the request asks for, so that everybody can tell their own answer. The body's field ``simulate`` says
+how:
 
     pieces, size    a stream of so many events of so many characters (the prompt, repeated and numbered)
     raw             these very bytes (latin-1) instead of an answer, then the connection is closed
@@ -23,6 +24,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+_KIND = {"id": "echo", "created": 1, "model": "echo"}
 
 
 @dataclass
@@ -99,9 +102,10 @@ class EchoEngine:
             return False
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-        seen.ended = "answered"
+        seen.ended = "client-gone"
         work.result()
         await writer.drain()
+        seen.ended = "answered"
         return False
 
     async def _answer(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -135,9 +139,7 @@ class EchoEngine:
             return None
         text = expected_text(prompt, does.get("pieces", 1), does.get("size", 40)) if prompt else ""
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "text": text, "finish_reason": "stop"}
-        _send(
-            writer, 200, {"id": "echo", "object": "chat.completion", "created": 1, "model": "echo", "choices": [choice]}
-        )
+        _send(writer, 200, {**_KIND, "object": "chat.completion", "choices": [choice]})
         return None
 
     async def _stream(self, prompt: str, does: dict[str, Any], writer: asyncio.StreamWriter) -> None:
@@ -147,13 +149,7 @@ class EchoEngine:
                 return
             delta = {"content": _piece(prompt, number, does.get("size", 40))}
             choice = {"index": 0, "delta": delta, "finish_reason": None}
-            event = {
-                "id": "echo",
-                "object": "chat.completion.chunk",
-                "created": 1,
-                "model": "echo",
-                "choices": [choice],
-            }
+            event = {**_KIND, "object": "chat.completion.chunk", "choices": [choice]}
             _chunk(writer, b"data: " + json.dumps(event).encode() + b"\n\n")
             await writer.drain()
             if gap_s := does.get("gap_s"):

@@ -84,7 +84,7 @@ class Guard:
 
     async def _answer(self, call: _Call) -> None:
         headers, method = call.scope["headers"], call.scope["method"]
-        target = check_head(method, call.target, headers)
+        target = check_head(method, call.target, call.scope["http_version"], headers)
         path = target.partition("?")[0]
         client = self.clients.client(method, path, headers, call.peer)
         call.line.client = client.name

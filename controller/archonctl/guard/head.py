@@ -14,12 +14,14 @@ _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _ONCE = (b"host", b"content-length", b"transfer-encoding", b"content-type", b"authorization")
 
 
-def check_head(method: str, target: str, headers: Headers) -> str:
+def check_head(method: str, target: str, version: str, headers: Headers) -> str:
     """Path and query to ask the engine for. Raises Refused.
 
     An absolute target is one for this server (RFC 9112, 3.2.2). Content-Length beside Transfer-Encoding is an attempt
     at smuggling (RFC 9112, 6.1), whoever would be fooled: nothing is sent on, and the connection is closed.
     """
+    if version not in ("1.0", "1.1"):
+        raise Refused(Refusal(505, "request-malformed", f"HTTP/{version[:8]} is not spoken here, HTTP/1.1 is"))
     if method not in _METHODS:
         raise Refused(Refusal(405, "method-not-allowed", f"{method[:20]} is not passed on"))
     names = [name.lower() for name, _ in headers]

@@ -1,0 +1,180 @@
+"""Requests that are malformed, huge, slow or meant to be read in two ways: typed refusals, nothing for the engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from archonctl.guard.limits import Limits
+from support.echo_engine import EchoEngine, echo_engine
+from support.guarding import Guarded, guarded, raw
+
+TIGHT = Limits(
+    body_bytes=100_000, bodies_bytes=150_000, head_bytes=8192, connections=20, per_client=3, head_s=0.6, body_s=0.6,
+    body_total_s=1.5, write_s=1.0, idle_s=1.0,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[EchoEngine, Guarded]]:
+    with echo_engine() as (engine, port), guarded(port, limits=TIGHT) as guard:
+        yield engine, guard
+
+
+def refusal(got: bytes) -> tuple[int, str]:
+    """Status and code of what came back, which must be one typed answer and then the end of the connection."""
+    head, _, body = got.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), json.loads(body)["error"]["code"]
+
+
+def post(headers: str, body: str = "", path: str = "/v1/chat/completions") -> bytes:
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n{body}".encode("latin-1")
+
+
+SMUGGLED = "GET /secret HTTP/1.1\r\nHost: x\r\n\r\n"
+HOSTILE = {
+    "length and chunks": (post("Content-Length: 4\r\nTransfer-Encoding: chunked", "0\r\n\r\n" + SMUGGLED), 400),
+    "chunks and length": (post("Transfer-Encoding: chunked\r\nContent-Length: 4", "0\r\n\r\n" + SMUGGLED), 400),
+    "two lengths": (post("Content-Length: 0\r\nContent-Length: 40", SMUGGLED), 400),
+    "a list of lengths": (post("Content-Length: 0, 40", SMUGGLED), 400),
+    "a signed length": (post("Content-Length: +40", SMUGGLED), 400),
+    "a negative length": (post("Content-Length: -1", SMUGGLED), 400),
+    "an endless length": (post("Content-Length: " + "9" * 400), 400),
+    "another coding": (post("Transfer-Encoding: gzip, chunked", "0\r\n\r\n" + SMUGGLED), 501),
+    "chunked twice": (post("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "0\r\n\r\n" + SMUGGLED), 501),
+    "chunked misspelt": (post("Transfer-Encoding: xchunked", "0\r\n\r\n" + SMUGGLED), 501),
+    "space before the colon": (post("Transfer-Encoding : chunked", "0\r\n\r\n" + SMUGGLED), 400),
+    "a folded header": (post("X: a\r\n  Transfer-Encoding: chunked\r\nContent-Length: 2", "{}"), 200),
+    "a bare carriage return": (post("X: a\rTransfer-Encoding: chunked"), 400),
+    "a null": (post("X: a\0b"), 400),
+    "a chunk that is no number": (post("Transfer-Encoding: chunked", "zz\r\n"), 400),
+    "a huge chunk number": (post("Transfer-Encoding: chunked", "f" * 40 + "\r\n"), 400),
+    "two hosts": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
+    "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+    "another version": (b"GET / HTTP/3.1\r\nHost: x\r\n\r\n", 505),
+    "no path": (b"GET v1/models HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    "a fragment": (b"GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    "asterisk": (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    "a tunnel": (b"CONNECT elsewhere:443 HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+    "trace": (b"TRACE / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+    "an invented method": (b"STEAL / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+    "bytes that are no text": (b"GET / HTTP/1.1\r\nHost: x\r\nX: \xff\xfe\r\n\r\n", 400),
+    "endless headers": (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 10_000, 431),
+    "many headers": (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: 1\r\n" * 4000, 431),
+    "an endless target": (b"GET /" + b"a" * 10_000, 431),
+    "a body too large": (post("Content-Length: 100001"), 413),
+    "chunks too large": (post("Transfer-Encoding: chunked", "186a1\r\n" + "a" * 100_001 + "\r\n0\r\n\r\n"), 413),
+    "no JSON": (post("Content-Length: 3", "{]}"), 400),
+    "deep JSON": (post("Content-Length: 60000", "[" * 60_000), 400),
+    "JSON that is no text": (post("Content-Length: 4", '"\xff\xfe"'), 400),
+    "a head that does not end": (b"GET / HTTP/1.1\r\nHost: x\r\n", 408),
+    "a body that does not come": (post("Content-Length: 10", "{"), 408),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_request_is_refused_with_a_type_and_sends_the_engine_nothing(
+    pair: tuple[EchoEngine, Guarded], name: str
+) -> None:
+    engine, guard = pair
+    engine.seen.clear()
+    sent, status = HOSTILE[name]
+    if status == 200:  # obsolete folding is one header's value (RFC 9112, 5.2), and never a second header
+        sent = sent.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+        assert raw(guard.port, sent).startswith(b"HTTP/1.1 200")
+        assert engine.seen[0].header("transfer-encoding") is None
+        return
+    found, code = refusal(raw(guard.port, sent))
+    assert (found, engine.seen) == (status, [])
+    assert code.split("-")[0] in ("request", "method"), code
+
+
+def test_the_rest_of_a_refused_request_is_never_read_as_another(pair: tuple[EchoEngine, Guarded]) -> None:
+    engine, guard = pair
+    engine.seen.clear()
+    for sent, status in HOSTILE.values():
+        if status != 200 and SMUGGLED.encode() in sent:
+            assert len(re.findall(rb"HTTP/1.1 \d", raw(guard.port, sent + SMUGGLED.encode()))) == 1
+    assert engine.seen == []
+
+
+def test_a_large_refused_body_does_not_swallow_the_refusal(pair: tuple[EchoEngine, Guarded]) -> None:
+    _engine, guard = pair
+    for _ in range(5):
+        answer = httpx.post(f"{guard.url}/v1/chat/completions", content=b"x" * 2_000_000)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request-too-large")
+
+
+def test_nobody_is_told_to_continue_who_is_refused(pair: tuple[EchoEngine, Guarded]) -> None:
+    _engine, guard = pair
+    got = raw(guard.port, post("Content-Length: 100001\r\nExpect: 100-continue"))
+    assert refusal(got) == (413, "request-too-large")
+    taken = raw(guard.port, post("Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close", "{}"))
+    assert taken.startswith(b"HTTP/1.1 100")
+
+
+def test_slow_connections_do_not_keep_others_out(pair: tuple[EchoEngine, Guarded]) -> None:
+    _engine, guard = pair
+    slow = [socket.create_connection(("127.0.0.1", guard.port)) for _ in range(TIGHT.connections)]
+    try:
+        for each in slow:
+            each.sendall(b"GET / HT")
+        time.sleep(0.2)
+        assert refusal(raw(guard.port, b"")) == (503, "guard-full")
+        end = time.monotonic() + 20
+        while time.monotonic() < end:  # they trickle, and are ended all the same
+            for each in slow:
+                try:
+                    each.send(b"T")
+                except OSError:
+                    continue
+            time.sleep(0.1)
+            if raw(guard.port, b"GET /slots HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").startswith(
+                b"HTTP/1.1 200"
+            ):
+                break
+        else:
+            pytest.fail("the slow ones still hold every connection")
+        assert refusal(slow[0].recv(65536)) == (408, "request-too-slow")
+    finally:
+        for each in slow:
+            each.close()
+
+
+def test_a_client_that_does_not_read_is_cut_off_and_so_is_its_request(pair: tuple[EchoEngine, Guarded]) -> None:
+    engine, guard = pair
+    engine.seen.clear()
+    body = json.dumps({"messages": [{"content": "x"}], "stream": True, "simulate": {"pieces": 100_000, "size": 2000}})
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", guard.port))
+        sock.sendall(post(f"Content-Length: {len(body)}", body))
+        end = time.monotonic() + 20
+        while not any(seen.ended == "client-gone" for seen in engine.seen):
+            assert time.monotonic() < end, "the engine still works for it"
+            time.sleep(0.05)
+
+
+def test_one_client_has_only_so_many_requests_open(pair: tuple[EchoEngine, Guarded]) -> None:
+    _engine, guard = pair
+    body = json.dumps({"messages": [{"content": "x"}], "simulate": {"wait_s": 1.0}})
+    sent = post(f"Content-Length: {len(body)}\r\nConnection: close", body)
+    open_ones = [socket.create_connection(("127.0.0.1", guard.port)) for _ in range(TIGHT.per_client)]
+    for each in open_ones:
+        each.sendall(sent)
+    time.sleep(0.3)
+    answer = httpx.get(f"{guard.url}/v1/models")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (429, "client-busy")
+    assert answer.headers["retry-after"] == "1"
+    for each in open_ones:
+        assert each.recv(65536).startswith(b"HTTP/1.1 200")
+        each.close()
+    assert httpx.get(f"{guard.url}/v1/models").status_code == 200
