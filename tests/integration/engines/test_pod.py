@@ -145,18 +145,16 @@ def test_a_start_that_does_not_hold_is_never_ready_and_says_why(
     assert done.stdout.startswith("box: broken\n  ledger: the boot log says 1,024 KV tokens, the contract needs 2,048")
 
 
-def test_the_sidecar_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
-    bundle = rendered(
-        tmp_path, "vllm", '[kubernetes]\nmemory_mib = 1\n[kubernetes.volumes]\n"/models/qwen3-8b" = "pvc:m"\n'
-    )
+def test_the_sidecar_serves_until_it_is_told_to_end(tmp_path: Path, free_port: int) -> None:
+    more = '[kubernetes]\nmemory_mib = 1\n[kubernetes.volumes]\n"/models/qwen3-8b" = "pvc:m"\n'
+    bundle = rendered(tmp_path, "vllm", more, service__listen="127.0.0.1:1")  # where nothing listens
     folder = as_config_map(of_kind(bundle, "ConfigMap")[0]["data"], tmp_path / "mounted")
-    words = [sys.executable, "-m", "archonctl", "sidecar", str(folder), "--listen", "127.0.0.1:0"]
+    words = [sys.executable, "-m", "archonctl", "sidecar", str(folder), "--listen", f"127.0.0.1:{free_port}"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = process.stderr.readline()
-        port = int(said.split()[-1])
-        assert ask(port, "/startup") == (503, "loading\n")
-        assert ask(port, "/ready") == (503, "loading\n")
-        assert ask(port, "/else")[0] == 404
+        assert process.stderr.readline() == f"archonctl: answers at 127.0.0.1 port {free_port}\n"
+        assert ask(free_port, "/startup") == (503, "loading\n")
+        assert ask(free_port, "/ready") == (503, "loading\n")
+        assert ask(free_port, "/else")[0] == 404
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
