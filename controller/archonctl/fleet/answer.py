@@ -97,6 +97,7 @@ class FleetPlan:
     losses: tuple[LossRow, ...] = ()
     """Losses that are not survived, where ``spare`` is asked for."""
     spare_proven: bool = True
+    spare_ways: tuple[Way, ...] = ()
     without: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

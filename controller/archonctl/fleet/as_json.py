@@ -25,6 +25,7 @@ def plan_json(plan: FleetPlan) -> dict[str, Any]:
             "wanted": plan.spare,
             "survived": None if not plan.spare else not plan.losses and _is_complete(plan),
             "proven": plan.spare_proven,
+            "ways": [{"text": way.text, "costs": way.costs or None} for way in plan.spare_ways],
             "losses": [
                 {
                     "hosts": list(loss.hosts),

@@ -64,7 +64,13 @@ class _Model:
         lp.a_matrix_.index_ = np.array(list(chain.from_iterable(row[2] for row in self.rows)), dtype=np.int32)
         lp.a_matrix_.value_ = np.array(list(chain.from_iterable(row[3] for row in self.rows)), dtype=float)
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0), ("mip_rel_gap", 0.0)):
+        for name, value in (
+            ("log_to_console", False),
+            ("output_flag", False),
+            ("threads", 1),
+            ("random_seed", 0),
+            ("mip_rel_gap", 0.0),
+        ):
             solver.setOptionValue(name, value)
         solver.setOptionValue("mip_abs_gap", 0.5)  # every objective is a whole number
         solver.setOptionValue("time_limit", float(left))

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from archonctl.errors import ArchonError, UsageError
-from archonctl.fleet.answer import EndpointRow, FleetPlan, HostRow, LossRow, Move
+from archonctl.fleet.answer import EndpointRow, FleetPlan, HostRow, LossRow, Move, Way
 from archonctl.fleet.asked import Asked, asked, assigned_of, known_hosts
 from archonctl.fleet.declared import DeclaredFleet
 from archonctl.fleet.inventory import Inventory
 from archonctl.fleet.knowledge import Knowledge
 from archonctl.fleet.losses import losses
-from archonctl.fleet.place import NOTHING, Names, Placement, Problem, assess, first_fit, replicas_at
+from archonctl.fleet.place import NOTHING, Kind, Names, Placement, Problem, assess, first_fit, replicas_at
+from archonctl.fleet.rooms import Base
 from archonctl.fleet.together import Judge
-from archonctl.fleet.ways import reason, ways
+from archonctl.fleet.ways import MOST_KINDS, kinds_by_size, reason, ways
 
 DEFAULT_LIMIT_S = 30.0
 
@@ -124,6 +125,7 @@ def _answer(
         spare,
         lost,
         placement.spare_proven,
+        tuple(_spare_ways(question, problem, placement, ask)) if lost else (),
         notes=tuple(_notes(question)),
     )
 
@@ -189,6 +191,19 @@ def _losses(problem: Problem, placement: Placement, ask: Ask) -> tuple[LossRow, 
         for loss in found
         if loss.unplaced
     )
+
+
+def _spare_ways(question: Asked, problem: Problem, placement: Placement, ask: Ask) -> Iterator[Way]:
+    """One more host of the smallest kind with which every loss is survived, what lies somewhere left there."""
+    at = placement.at
+    sites = {site: replace(kind, current=at[site]) for site, kind in problem.sites.items()}
+    allowed = frozenset(item.name for item in problem.items)
+    for hardware, like in kinds_by_size(question)[:MOST_KINDS]:
+        more = replace(problem, sites={**sites, "+1": Kind(Base(hardware), allowed)})
+        found = solved(more, ask.limit_s, spare=True)
+        if found.complete and not any(loss.unplaced for loss in losses(more, found.at)):
+            yield Way(f"1 more host like {like}")
+            return
 
 
 def _notes(question: Asked) -> Iterator[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from archonctl.errors import ArchonError
 from archonctl.fleet.answer import Way
 from archonctl.fleet.asked import Asked
-from archonctl.fleet.knowledge import Hardware, shown, with_cards
+from archonctl.fleet.knowledge import Hardware, shown
 from archonctl.fleet.place import Item, Kind, Names, Placement, Problem, first_fit
 from archonctl.fleet.rooms import Base
 from archonctl.host.profile import Host
@@ -87,39 +87,31 @@ def _levers(question: Asked, name: str) -> Iterator[Way]:
     """Where the contract holds on no kind of host: the plan's own levers on the one with most memory on cards."""
     from archonctl.plan.build import build_plan  # only a contract that does not hold needs a way out
 
-    kinds = list(_kinds(question))
+    kinds = [hardware for hardware, _like in kinds_by_size(question)]
     if question.rooms.spans(name) > 1 or any(
         question.rooms.options.choice(name, hardware).options for hardware in kinds
     ):
         return
-    for hardware in sorted(kinds, key=lambda one: -_size(one.host))[:1]:
-        read = question.rooms.read(name)
-        endpoint, host = shown(read.loaded.endpoint), with_cards(hardware.host, _all(hardware.host))
-        if read.problem is not None:
-            return
-        try:
-            levers = build_plan(name, endpoint, host, read.model).forecast.levers
-        except ArchonError:
-            return  # the reason has said it
-        for lever in levers[:2]:
-            yield Way(lever.text, lever.costs)
+    read = question.rooms.read(name)
+    if read.problem is not None or not kinds:
+        return
+    try:
+        levers = build_plan(name, shown(read.loaded.endpoint), kinds[-1].host, read.model).forecast.levers
+    except ArchonError:
+        return  # the reason has said it
+    yield from (Way(lever.text, lever.costs) for lever in levers[:2])
 
 
 def _hosts(question: Asked, placement: Placement, name: str) -> Iterator[Way]:
     """More hosts of the smallest kind that takes it, and what the fleet holds without them."""
     missing = placement.unplaced.get(name, 0)
     nodes = question.rooms.spans(name)
-    for hardware in sorted(_kinds(question), key=lambda one: _size(one.host))[:MOST_KINDS]:
-        base = Base(hardware)
+    for hardware, like in kinds_by_size(question)[:MOST_KINDS]:
+        base, count = Base(hardware), missing * nodes
         if question.rooms.fits(base, frozenset({name})) is None:
             continue
-        kind = Kind(base, frozenset({name}))
-        alone = Problem(
-            (Item(name, missing, nodes),), {f"+{n}": kind for n in range(missing * nodes)}, question.problem.oracle
-        )
-        if not first_fit(alone).unplaced:
-            count = missing * nodes
-            like = next(site for site, one in question.bases.items() if one.hardware == hardware)
+        sites = {f"+{number}": Kind(base, frozenset({name})) for number in range(count)}
+        if not first_fit(Problem((Item(name, missing, nodes),), sites, question.problem.oracle)).unplaced:
             yield Way(f"{count:,} more {'host' if count == 1 else 'hosts'} like {like}")
             break
     item = next(item for item in question.problem.items if item.name == name)
@@ -127,12 +119,12 @@ def _hosts(question: Asked, placement: Placement, name: str) -> Iterator[Way]:
         yield Way(f"replicas = {item.replicas - missing} in place of {item.replicas}", "less is promised")
 
 
-def _kinds(question: Asked) -> Iterable[Hardware]:
-    return dict.fromkeys(base.hardware for base in question.bases.values())
-
-
-def _all(host: Host) -> tuple[int, ...]:
-    return tuple(card.index for card in host.cards)
+def kinds_by_size(question: Asked) -> list[tuple[Hardware, str]]:
+    """Every kind of host and the first of that kind, the one with least memory on cards first."""
+    first: dict[Hardware, str] = {}
+    for site, base in question.bases.items():
+        first.setdefault(base.hardware, site)
+    return sorted(first.items(), key=lambda one: _size(one[0].host))
 
 
 def _size(host: Host) -> int:
