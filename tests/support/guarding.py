@@ -69,7 +69,7 @@ def guarded(
 
     def run() -> None:
         try:
-            asyncio.run(serve(setup, Verified(capacity), lines.append, on_ready, placement))
+            asyncio.run(serve(setup, lambda _: Verified(capacity), lines.append, on_ready, placement))
         except BaseException as error:  # noqa: BLE001  told by the test
             failed.append(error)
         finally:

@@ -25,6 +25,7 @@ from archonctl.guard.app import Clients, Guard
 from archonctl.guard.forward import Forward
 from archonctl.guard.hooks import Anywhere, Placement
 from archonctl.guard.limits import Limits
+from archonctl.guard.metrics import GuardMetrics
 from archonctl.guard.protocol import GuardProtocol
 from archonctl.guard.tokens import TokenCounter
 from archonctl.guard.upstream import Upstream
@@ -100,18 +101,23 @@ def bind(host: str, port: int) -> socket.socket:
 
 async def serve(
     setup: Setup,
-    watch: Watch,
+    watching: Callable[[Callable[[], None]], Watch],
     say: Callable[[str], None],
     on_ready: Callable[[Running], None],
     placement: Placement | None = None,
 ) -> None:
-    """Serve until stopped, by a signal or by ``Running.stop``. Raises HostRefusal where it cannot listen."""
+    """Serve until stopped, by a signal or by ``Running.stop``. Raises HostRefusal where it cannot listen.
+
+    ``watching`` makes the watch; what it is given is to be called where another engine answers.
+    """
     loop, away = asyncio.get_running_loop(), asyncio.Event()
     with bind(*setup.listen) as sock, AccessLog(say) as log:
         async with Upstream(setup.base, setup.limits, setup.ca_file) as upstream:
-            admission = Admission(await watch.refresh())
-            counter = TokenCounter(setup.engine, partial(_count, upstream, setup.engine_key))
-            forward = Forward(setup.engine, upstream, setup.limits, admission.metrics, setup.engine_key, away.set)
+            metrics = GuardMetrics()
+            counter = TokenCounter(setup.engine, partial(_count, upstream, setup.engine_key), metrics=metrics)
+            watch = watching(counter.forget)
+            admission = Admission(await watch.refresh(), metrics=metrics)
+            forward = Forward(setup.engine, upstream, setup.limits, metrics, setup.engine_key, away.set)
             guard = Guard(
                 forward,
                 admission,
@@ -125,7 +131,7 @@ async def serve(
             with _admin(setup.admin, admission, loop) as admin_port:
                 server = uvicorn.Server(_config(guard, setup.limits))
                 running = Running(sock.getsockname()[1], admin_port, admission, server)
-                follow = asyncio.create_task(_follow(watch, admission, counter, away))
+                follow = asyncio.create_task(_follow(watch, admission, away))
                 ready = asyncio.create_task(_when_started(server, lambda: on_ready(running)))
                 try:
                     with _signals_taken(server):
@@ -158,14 +164,13 @@ def _config(guard: Guard, limits: Limits) -> uvicorn.Config:
     )
 
 
-async def _follow(watch: Watch, admission: Admission, counter: TokenCounter, away: asyncio.Event) -> None:
-    """Keep to what was verified; an engine that was away may be another one when it is back."""
+async def _follow(watch: Watch, admission: Admission, away: asyncio.Event) -> None:
+    """Keep to what was verified, and look sooner where the engine was away: it may be another one when it is back."""
     while True:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(away.wait(), _EVERY_S)
         if away.is_set():
             away.clear()
-            counter.forget()
             await asyncio.sleep(1.0)
         admission.set_capacity(await watch.refresh())
 

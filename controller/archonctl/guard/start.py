@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from archonctl.deployment.load import LoadedEndpoint
@@ -23,12 +24,11 @@ CREDENTIALS = "CREDENTIALS_DIRECTORY"
 def setup_of(
     endpoint: Endpoint, listen: str, admin: str, limits: Limits, keys: str | None, environ: Mapping[str, str]
 ) -> Setup:
-    """What to serve. The credentials ``keys`` and ``engine-key`` stand in for ``keys`` and ``service.api_key_file``.
-
-    Raises DeclarationError, and HostRefusal ``listen-unavailable``.
+    """What to serve; without ``keys`` the credential of that name. Raises DeclarationError, and HostRefusal
+    ``listen-unavailable``.
     """
     found = addresses(endpoint.service)
-    engine_key = read_key(_credential(environ, "engine-key") or endpoint.service.api_key_file)
+    engine_key = read_key(endpoint.service.api_key_file)
     file = keys or _credential(environ, "keys")
     clients: Clients = OwnKeys(read_keys(Path(file)), engine_key) if file else PassThrough()
     return Setup(
@@ -43,9 +43,19 @@ def setup_of(
     )
 
 
-def watch_of(loaded: LoadedEndpoint, installed: Installed | None, environ: Mapping[str, str]) -> Watch:
-    """Who knows what the running release was verified to hold."""
-    return CapacityWatch(loaded, installed, environ)
+def with_credentials(loaded: LoadedEndpoint, environ: Mapping[str, str]) -> LoadedEndpoint:
+    """The endpoint, with the credential ``engine-key`` in place of a key file that this account may not read."""
+    if not (path := _credential(environ, "engine-key")):
+        return loaded
+    service = loaded.endpoint.service.model_copy(update={"api_key_file": path})
+    return replace(loaded, endpoint=loaded.endpoint.model_copy(update={"service": service}))
+
+
+def watching(
+    loaded: LoadedEndpoint, installed: Installed | None, environ: Mapping[str, str], trouble: Callable[[str], None]
+) -> Callable[[Callable[[], None]], Watch]:
+    """Who knows what the running release was verified to hold, once it is told whom to call for another engine."""
+    return lambda on_new_engine: CapacityWatch(loaded, installed, environ, on_new_engine, trouble)
 
 
 def _credential(environ: Mapping[str, str], name: str) -> str:

@@ -16,7 +16,7 @@ def run(args: Namespace, out: Output) -> int:
 
     from archonctl.guard.limits import Limits
     from archonctl.guard.serve import Running, serve
-    from archonctl.guard.start import setup_of, watch_of
+    from archonctl.guard.start import setup_of, watching, with_credentials
     from archonctl.service.notify import Notifier
 
     limits = Limits(
@@ -27,7 +27,8 @@ def run(args: Namespace, out: Output) -> int:
         first_s=args.first,
         drain_s=args.drain,
     )
-    loaded, installed = guarded_of(args, out)
+    found, installed = guarded_of(args, out)
+    loaded = with_credentials(found, os.environ)
     setup = setup_of(loaded.endpoint, args.listen, args.admin, limits, args.keys, os.environ)
     notifier = Notifier(os.environ)
 
@@ -39,6 +40,9 @@ def run(args: Namespace, out: Output) -> int:
         if running.admin_port is not None:
             out.talk(f"archonctl: own pages: http://{args.admin.rpartition(':')[0]}:{running.admin_port}/metrics")
 
+    def told(text: str) -> None:
+        say(f"guard: {text}")
+
     gc.set_threshold(2_000, 20, 50)  # the command's own suits a short run; this one stays
-    asyncio.run(serve(setup, watch_of(loaded, installed, setup), lambda text: say(f"guard: {text}"), ready))
+    asyncio.run(serve(setup, watching(loaded, installed, os.environ, told), told, ready))
     return 0
