@@ -70,12 +70,11 @@ def contents_of(form: str, body: Body) -> Contents | str:
     head = "instructions" if form == "responses" else "system" if form == "messages" else ""
     first = around.pop(head, None) if head else None
     try:
-        taken = _take_apart(first, messages)
+        return _contents(_take_apart(first, messages), around, field, head)
     except _NotText as why:
         return str(why)
     except RecursionError:
         return "prompt"
-    return _contents(taken, around, field, head)
 
 
 @dataclass

@@ -94,26 +94,24 @@ def _whole(value: object) -> int | None:
     return min(value, MOST) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _given(body: Body) -> tuple[Text, ...] | None:
-    try:
-        return _texts(body.get("input", body.get("content", body.get("prompt"))))
-    except RecursionError:
-        return None
-
-
 def _texts(value: object) -> tuple[Text, ...] | None:
     """Prompts as llama.cpp and OpenAI take them: a text, token ids, or a list of either; in llama.cpp also texts and
     ids mixed, which are one prompt (server-common.cpp ``tokenize_input_prompts``). None for anything else."""
+    one = _one(value)
+    if one is not None or not isinstance(value, list):
+        return None if one is None else (one,)
+    each_of = [_one(each) for each in value]
+    found = tuple(each for each in each_of if each is not None)
+    return found if found and len(found) == len(each_of) else None
+
+
+def _one(value: object) -> Text | None:
+    """One prompt. Mixed with ids, a text counts by its bytes."""
     if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, list) or not value:
+        return value
+    if not isinstance(value, list) or {type(each) for each in value} not in ({int}, {int, str}):
         return None
-    kinds = {type(each) for each in value}
-    if kinds in ({int}, {int, str}):
-        return (sum(_bytes(each) if isinstance(each, str) else 1 for each in value),)
-    found = [_texts(each) if isinstance(each, str | list) else None for each in value]
-    single = [each[0] for each in found if each is not None and len(each) == 1]
-    return tuple(single) if len(single) == len(value) else None
+    return sum(_bytes(each) if isinstance(each, str) else 1 for each in value)
 
 
 def _bytes(text: str) -> int:
