@@ -116,7 +116,7 @@ class Guard:
             try:
                 call.line.end = await self.forward.generate(_in_slot(request, prompt, placed.id_slot), call.reply)
             finally:
-                await self.placement.done(placed)
+                await self.placement.done(placed, call.reply.tail)
         finally:
             ticket.release()
 

@@ -44,8 +44,8 @@ class Placement(Protocol):
     async def place(self, prompt: Prompt, ticket: Held) -> Placed:
         """Before the request is sent. Does not raise: what cannot be placed goes as it is."""
 
-    async def done(self, placed: Placed) -> None:
-        """After its answer has ended, whatever way."""
+    async def done(self, placed: Placed, tail: bytes = b"") -> None:
+        """After its answer has ended, whatever way; ``tail`` is the last of its body (``Reply.tail``)."""
 
 
 class Counts(Protocol):
@@ -64,5 +64,5 @@ class Anywhere:
         """Nothing to do."""
         return self
 
-    async def done(self, _placed: Placed) -> None:
+    async def done(self, _placed: Placed, _tail: bytes = b"") -> None:
         """Nothing to do."""

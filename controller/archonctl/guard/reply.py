@@ -12,6 +12,9 @@ from archonctl.guard.values import Refusal
 
 Headers = Sequence[tuple[bytes, bytes]]
 
+TAIL_BYTES = 2048
+"""Enough for the figures that an engine ends its answer with."""
+
 
 class Reply:
     """One answer on its way. ``events`` is true while whole events have been sent, so that another may follow."""
@@ -23,6 +26,8 @@ class Reply:
         """Seconds from the request's head to the first byte of the answer."""
         self.status = 0
         self.sent_bytes = 0
+        self.tail = b""
+        """The last of what was sent of the body."""
         self.events = False
         self.ended = False
 
@@ -33,12 +38,16 @@ class Reply:
 
     async def piece(self, data: bytes) -> None:
         """Send more of the body."""
-        self.sent_bytes += len(data)
+        self._count(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    def _count(self, data: bytes) -> None:
+        self.sent_bytes += len(data)
+        self.tail = (self.tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last of the body."""
-        self.sent_bytes += len(data)
+        self._count(data)
         self.ended = True
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 

@@ -62,8 +62,10 @@ def load(data: bytes) -> Staged:
             raise ValueError("not the digest that it names, or another schema")
         prefix = value["prefix"]
         staged = Staged(
-            *(value[key] for key in ("id", "fingerprint")),
-            *(_count(value[key]) for key in ("tokens", "bytes")),
+            value["id"],
+            str(value["fingerprint"]),
+            _count(value["tokens"]),
+            _count(value["bytes"]),
             value["sha256"],
             Prefix(_count(prefix["bytes"]), str(prefix["digest"]), tuple(str(each) for each in prefix["blocks"])),
             _count(value["uses"]),

@@ -63,10 +63,6 @@ class Slot:
     task: int | None = None
     """The number of its latest request: another number, another content."""
     tokens: int | None = None
-    cached_tokens: int | None = None
-    """Of the latest prompt: found in the slot."""
-    prefilled_tokens: int | None = None
-    """Of the latest prompt: computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +121,19 @@ class SlotClient:
             raise SlotError(Trouble.BAD_ANSWER, f"{action} of slot {slot} was answered for something else")
         return answer
 
-    async def _json(self, method: str, path: str, body: bytes | None, most_bytes: int, total_s: float) -> object:
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None, most_bytes: int, total_s: float
+    ) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(total_s):
-                status, answer = await self._send(method, path, body, most_bytes)
+                return await self._send(method, path, body, most_bytes)
         except TimeoutError:
             raise SlotError(Trouble.TIMED_OUT, f"{method} {path}: no answer in {total_s:g} s") from None
         except OSError as err:
             raise SlotError(Trouble.UNREACHABLE, f"{method} {path}: {err}") from None
+
+    async def _json(self, method: str, path: str, body: bytes | None, most_bytes: int, total_s: float) -> object:
+        status, answer = await self._exchange(method, path, body, most_bytes, total_s)
         try:
             value: object = json.loads(answer)
         except (ValueError, RecursionError):
@@ -161,8 +162,6 @@ def _slot(value: object) -> Slot:
         busy,
         as_int(pick(value, "id_task")),
         as_int(pick(value, "n_prompt_tokens")),
-        as_int(pick(value, "n_prompt_tokens_cache")),
-        as_int(pick(value, "n_prompt_tokens_processed")),
     )
 
 

@@ -26,6 +26,8 @@ from archonctl.tiers.slot_file import HEAD_BYTES, tokens_in
 RESERVE_BYTES = 16 << 20
 """Left free on every file system: another process may write there too (a choice)."""
 
+_MEASURE_BYTES = 16 << 20
+
 
 class StoreTrouble(StrEnum):
     """Why a file was not staged, or is not used; a closed set, so that it may be a label of a metric."""
@@ -131,6 +133,23 @@ class Store:
     def used_bytes(self, place: str) -> int:
         """What staged files take there."""
         return sum(entry.staged.bytes for entry in self.entries.values() if place in entry.places)
+
+    def bytes_in(self, id_: str, place: str) -> int:
+        """The size of one copy; 0 where there is none."""
+        entry = self.entries.get(id_)
+        return entry.staged.bytes if entry is not None and place in entry.places else 0
+
+    def measure(self, place: str) -> float:
+        """Bytes a second of writing a little, making it last, and reading it back. Raises StagingError."""
+        folder, name = self._folders[place], f".{self.new_id()}{PART}"
+        began = time.monotonic()
+        with _told():
+            try:
+                folder.write(name, bytes(_MEASURE_BYTES))
+                folder.digest(name, from_device=True)
+            finally:
+                folder.remove(name)
+        return _MEASURE_BYTES / max(time.monotonic() - began, 1e-9)
 
     def room_bytes(self, place: str) -> int:
         """What would still be taken: of the quota and of the file system, the lesser. Raises StagingError."""

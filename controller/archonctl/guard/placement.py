@@ -1,0 +1,276 @@
+"""Which slot of the engine a request goes to, and what is brought there or put away before it is sent.
+
+Only time can be lost here: llama-server compares the tokens of a slot with those of the prompt and goes on from what
+is equal, so no answer is made from another conversation's cache whatever this says. And whatever fails, the request
+goes on without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from archonctl.guard.hooks import Held
+from archonctl.guard.prompt import Prompt
+from archonctl.tiers import policy
+from archonctl.tiers.book import Book, Conversation, Match, Seat
+from archonctl.tiers.executor import Executor
+from archonctl.tiers.prefix import Text, text_of
+from archonctl.tiers.served import Served, served
+from archonctl.tiers.slots import Slot, SlotError
+from archonctl.tiers.store import StagingError
+from archonctl.tiers.table import ENGINE
+
+_SETTLE_S = (0.0, 0.1, 0.5, 2.0)
+"""Waits for a slot whose request was cancelled to come to rest."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where one request goes, and what was expected there."""
+
+    id_slot: int | None = None
+    seat: Seat | None = None
+    conversation: Conversation | None = None
+    expected_tokens: int | None = None
+    """Tokens of its prompt that were computed before, wherever they lay; ``None``: a prompt that was never seen."""
+    restored: bool = False
+    task_before: int | None = None
+    """The latest request that was seen in the slot before this one."""
+
+
+UNPLACED = Placed()
+
+
+class Placer:
+    """The placement of one guard (``hooks.Placement``)."""
+
+    def __init__(self, executor: Executor, say: Callable[[str], None]) -> None:
+        self._executor, self._say = executor, say
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._seen: dict[int, int | None] = {}
+        self._busy: set[int] = set()
+
+    @property
+    def book(self) -> Book:
+        """What is known to lie where."""
+        return self._executor.book
+
+    async def place(self, prompt: Prompt, _ticket: Held) -> Placed:
+        """Before the request is sent. Does not raise: what cannot be placed goes as it is."""
+        placed = UNPLACED
+        try:
+            text = None if prompt.choices > 1 else text_of(prompt.path, prompt.body)
+            if text is not None:
+                placed = self._at_once(text) or await self._in_turn(self._seat_for(text))
+        except (SlotError, StagingError) as err:
+            self._executor.counts.failed("place", err.trouble.value)
+        except Exception as err:  # noqa: BLE001  a defect here must not cost anybody an answer
+            self._executor.counts.failed("place", "defect")
+            self._say(f"tiers: a request was sent as it is: {type(err).__name__}: {err}")
+        if placed is UNPLACED:
+            self._executor.counts.request("unplaced")
+        return placed
+
+    async def done(self, placed: Placed, tail: bytes = b"") -> None:
+        """After its answer has ended, whatever way; what there is to see and to do is done behind it."""
+        said = served(tail)
+        if said is not None:
+            self._executor.speeds.prefilled(said.prefilled_tokens, said.prefill_s)
+        if placed.seat is not None:
+            placed.seat.guests -= 1
+            self._behind(self._after(placed, said))
+
+    async def close(self) -> None:
+        """End what runs behind requests: a move comes to its end."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _behind(self, work: Coroutine[object, object, object]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _in_turn(self, work: Coroutine[object, object, Placed]) -> Placed:
+        task = self._executor.whole(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._behind(self._give_back(task))
+            raise
+
+    async def _give_back(self, task: asyncio.Task[Placed]) -> None:
+        """Nobody waits for it any more: what it reserved is free."""
+        with contextlib.suppress(SlotError, StagingError):
+            await self.done(await task)
+
+    def _at_once(self, text: Text) -> Placed | None:
+        """A conversation that goes on in its own slot needs nothing to be done."""
+        match = self.book.match(text)
+        seat = match.conversation.seat if match and match.whole else None
+        if match is None or seat is None or not seat.idle:
+            return None
+        return self._reserve("live", seat, match.conversation, text, match.shared_tokens)
+
+    async def _seat_for(self, text: Text) -> Placed:
+        """The slow way, one at a time."""
+        await self._executor.same_engine()
+        await self._look_round()
+        if found := self._at_once(text):
+            return found
+        match = self.book.match(text)
+        if not self._free():
+            return UNPLACED  # the engine has its own queue, and serves who comes first
+        if match is not None and self._executor.fingerprint:
+            if match.conversation.staged is not None and not match.conversation.live and self._pays(match):
+                return await self._restored(match, text)
+            if not match.whole and (branch := await self._beside(match, text)):
+                return branch
+        seat = await self._vacate(None)
+        known = match.conversation if match and match.whole and not match.conversation.live else None
+        expected = match.shared_tokens if match is not None else None
+        return self._reserve("fresh", seat, known or _new(text), text, expected)
+
+    async def _look_round(self) -> None:
+        """What the engine did on its own: requests that were not placed, slots that it emptied."""
+        slots = await self._executor.client.slots()
+        self._busy = {slot.id for slot in slots if slot.busy}
+        for seat, slot in zip(self.book.seats, slots, strict=False):
+            if seat.idle and seat.stamp is not None and not seat.still_holds(slot):
+                self.book.leave(seat)
+
+    def _free(self) -> list[Seat]:
+        return [seat for seat in self.book.free(time.time()) if seat.id not in self._busy]
+
+    def _pays(self, match: Match) -> bool:
+        """True unless prefilling what is shared is known to take less time than reading the file."""
+        staged, speed = match.conversation.staged, self._executor.speeds.prefill_s_per_token
+        tier = next((each for each in self._executor.tiers() if each.name == self._executor.store.first), None)
+        took = tier.transfer_s(staged.bytes) if tier and staged else None
+        shared = match.shared_tokens
+        return speed is None or took is None or shared is None or took < shared * speed
+
+    async def _restored(self, match: Match, text: Text) -> Placed:
+        """From a file into the slot that is missed least. A branch takes a copy: the file stays for the other."""
+        seat = await self._vacate(match.conversation)
+        outcome = await self._executor.bring(match.conversation, seat)
+        conversation = match.conversation
+        if not match.whole:
+            self.book.leave(seat)
+            conversation = _new(text)
+        how = ("restored" if match.whole else "branch") if outcome.done else "fresh"
+        return self._reserve(how, seat, conversation, text, match.shared_tokens, restored=outcome.done)
+
+    async def _beside(self, match: Match, text: Text) -> Placed | None:
+        """Another prompt begins like one that is in a slot: stage that one, and go on from what they share."""
+        other, first = match.conversation, self._executor.store.first
+        seat, shared = other.seat, match.shared_tokens
+        tier = next((each for each in self._executor.tiers() if each.name == first), None)
+        size, speed = self.book.size_of(other), self._executor.speeds.prefill_s_per_token
+        if seat is None or not seat.idle or tier is None or size is None or speed is None or shared is None:
+            return None
+        took = tier.transfer_s(size)
+        if took is None or took >= shared * speed:
+            return None
+        try:
+            await self._executor.stage(other, first)
+        except (SlotError, StagingError) as err:
+            self._executor.counts.failed("demote", err.trouble.value)
+            return None
+        return self._reserve("branch", seat, _new(text), text, shared)
+
+    async def _vacate(self, kept: Conversation | None) -> Seat:
+        """An empty slot; what is missed least was put away, or is given up where that could not be done."""
+        seat = self._free()[0]
+        if seat.holder is not None and self._executor.fingerprint:
+            board = self._executor.board(lambda each: each is not kept and not self._is_busy(each))
+            await self._executor.carry_out(policy.make_room(board, ENGINE, 0))
+            seat = next(iter(self._free()), seat)
+        if seat.holder is not None:
+            size = self.book.size_of(seat.holder)
+            self._executor.counts.moved("evict", "slot_needed", size or 0, 0.0)
+            self.book.leave(seat)
+        return seat
+
+    def _is_busy(self, conversation: Conversation) -> bool:
+        return conversation.seat is not None and conversation.seat.id in self._busy
+
+    def _reserve(
+        self,
+        how: str,
+        seat: Seat,
+        conversation: Conversation,
+        text: Text,
+        expected: int | None,
+        *,
+        restored: bool = False,
+    ) -> Placed:
+        self._executor.counts.request(how)
+        before = seat.stamp[0] if seat.stamp else self._seen.get(seat.id)
+        conversation.uses += 1
+        conversation.used_at = time.time()
+        self.book.grow(conversation, text.prefix)
+        self.book.sit(conversation, seat)
+        seat.guests += 1
+        seat.stamp = None
+        return Placed(seat.id, seat, conversation, expected, restored, before)
+
+    async def _after(self, placed: Placed, said: Served | None) -> None:
+        """See what the request left in its slot, and use the pause."""
+        if said is not None:
+            self._was_served(placed, said)
+        try:
+            slot = await self._settled(placed)
+            if slot is not None:
+                self._saw(placed, slot)
+            if not any(seat.guests for seat in self.book.seats):
+                await asyncio.shield(self._executor.whole(self._pause(placed)))
+        except (SlotError, StagingError) as err:
+            self._executor.counts.failed("look", err.trouble.value)
+
+    async def _settled(self, placed: Placed) -> Slot | None:
+        """The slot once its request has left it; ``None`` if another is in it by then."""
+        for wait_s in _SETTLE_S:
+            await asyncio.sleep(wait_s)
+            slots = await self._executor.client.slots()
+            seat = placed.seat
+            if seat is None or seat.guests or seat not in self.book.seats or seat.id >= len(slots):
+                return None
+            if not slots[seat.id].busy:
+                return slots[seat.id]
+        return None
+
+    def _saw(self, placed: Placed, slot: Slot) -> None:
+        seat, conversation = placed.seat, placed.conversation
+        if seat is None or conversation is None or seat.holder is not conversation:
+            return
+        self._seen[seat.id] = slot.task
+        if slot.task is None or not slot.tokens or slot.task == placed.task_before:
+            self.book.leave(seat)  # it was refused, or the engine emptied the slot
+            return
+        seat.stamp, conversation.tokens = (slot.task, slot.tokens), slot.tokens
+
+    def _was_served(self, placed: Placed, said: Served) -> None:
+        if placed.conversation is not None:
+            placed.conversation.prompt_tokens = said.prompt_tokens
+        if placed.expected_tokens is not None:
+            known = min(placed.expected_tokens, said.prompt_tokens)
+            self._executor.counts.reuse(min(said.cached_tokens, known), max(0, known - said.cached_tokens))
+            if placed.restored:
+                self._executor.used(known, said.cached_tokens)
+
+    async def _pause(self, placed: Placed) -> None:
+        """While the engine has nothing to do for us: learn the size of a token, put files away."""
+        conversation = placed.conversation
+        if self._executor.fingerprint and self.book.bytes_per_token is None and conversation and conversation.seat:
+            await self._executor.stage(conversation, self._executor.store.first, leave=False)
+        if self._executor.fingerprint:
+            await self._executor.sweep()
+
+
+def _new(text: Text) -> Conversation:
+    return Conversation(secrets.token_hex(16), text.prefix)

@@ -1,0 +1,71 @@
+"""What the executor publishes of itself (``metrics.toml``), as prometheus-client metrics. Labels are closed sets."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+@functools.cache
+def table() -> Mapping[str, Mapping[str, object]]:
+    """Every metric by its name."""
+    rows = tomllib.loads(files("archonctl.tiers").joinpath("metrics.toml").read_text(encoding="utf-8"))["metric"]
+    return {row["name"]: row for row in rows}
+
+
+class TierCounts:
+    """The metrics of one executor, in the registry that is given."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._moves = self._counter(registry, "archon_tiers_moves_total")
+        self._bytes = self._counter(registry, "archon_tiers_moved_bytes_total")
+        self._seconds = self._counter(registry, "archon_tiers_move_seconds_total")
+        self._failures = self._counter(registry, "archon_tiers_failures_total")
+        self._requests = self._counter(registry, "archon_tiers_requests_total")
+        self._kept = self._counter(registry, "archon_tiers_kept_tokens_total")
+        self._again = self._counter(registry, "archon_tiers_reprefilled_tokens_total")
+        self._staged = self._gauge(registry, "archon_tiers_staged_bytes")
+        self._files = self._gauge(registry, "archon_tiers_staged_conversations")
+        self._usable = self._gauge(registry, "archon_tiers_usable")
+
+    def moved(self, action: str, reason: str, size: int, seconds: float) -> None:
+        """One move that was carried out."""
+        self._moves.labels(action, reason).inc()
+        self._bytes.labels(action).inc(size)
+        self._seconds.labels(action).inc(seconds)
+
+    def failed(self, action: str, reason: str) -> None:
+        """One move that was not, with the word of who could not do it."""
+        self._failures.labels(action, reason).inc()
+
+    def request(self, how: str) -> None:
+        """One request: how it found its slot."""
+        self._requests.labels(how).inc()
+
+    def reuse(self, kept: int, again: int) -> None:
+        """Tokens of a known conversation that were in its slot, and those that had to be prefilled again."""
+        self._kept.inc(kept)
+        self._again.inc(again)
+
+    def stands(self, place: str, size: int, files_: int) -> None:
+        """What is staged in a place."""
+        self._staged.labels(place).set(size)
+        self._files.labels(place).set(files_)
+
+    def usable(self, yes: bool) -> None:
+        """Whether conversations are moved for this engine at all."""
+        self._usable.set(yes)
+
+    @staticmethod
+    def _counter(registry: CollectorRegistry, name: str) -> Counter:
+        row = table()[name]
+        return Counter(name, str(row["help"]), list(row["labels"]), registry=registry)  # type: ignore[call-overload]
+
+    @staticmethod
+    def _gauge(registry: CollectorRegistry, name: str) -> Gauge:
+        row = table()[name]
+        return Gauge(name, str(row["help"]), list(row["labels"]), registry=registry)  # type: ignore[call-overload]

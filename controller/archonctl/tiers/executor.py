@@ -1,0 +1,252 @@
+"""Carries out what the policy decided: slots to files, files down a tier, files back into slots, one at a time.
+
+Every move is staged, verified and only then dropped at its old place. Whatever fails is counted and told as a value;
+the copy that was there before stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from archonctl.deployment.tiers import Tiers
+from archonctl.tiers import policy
+from archonctl.tiers.book import Book, Conversation, Seat
+from archonctl.tiers.counts import TierCounts
+from archonctl.tiers.filing import Filing
+from archonctl.tiers.fingerprint import Boot, UnsuitableError, boot_of, fingerprint_of
+from archonctl.tiers.slots import SlotClient, SlotError, Trouble
+from archonctl.tiers.speeds import Speeds
+from archonctl.tiers.store import StagingError, Store, StoreTrouble
+from archonctl.tiers.table import ENGINE, Seen, ladder
+from archonctl.tiers.values import Action, Board, Decision, Placement, Reason, Tier
+
+_T = TypeVar("_T")
+RESTORE = "restore"
+UNUSED_LIMIT = 3
+"""Restores in a row of which the engine used next to nothing: then no more are made until it is started anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one decision."""
+
+    item: str
+    action: str
+    done: bool
+    reason: str
+    """The policy's, or ``staging_failed``."""
+    trouble: str = ""
+    """The word of who could not do it."""
+    detail: str = ""
+    bytes: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What an executor must be told; the rest it learns."""
+
+    declared: Tiers
+    argv: Callable[[], Sequence[str] | None]
+    """The running engine's arguments, without its own name; ``None``: unknown, and then nothing is moved."""
+    model_file: Path | None = None
+
+
+class Executor:
+    """The tiers of one engine."""
+
+    def __init__(self, setup: Setup, client: SlotClient, store: Store, counts: TierCounts) -> None:
+        self.setup, self.client, self.store, self.counts = setup, client, store, counts
+        self.book = Book()
+        self.fingerprint = ""
+        """Empty while conversations are not moved for this engine."""
+        self.why_not = ""
+        self.speeds = Speeds()
+        self.filing = Filing(store, self.book, self.speeds, counts)
+        self._boot: Boot | None = None
+        self._unused = 0
+        self._lock = asyncio.Lock()
+        if setup.declared.prefill_tokens_per_s:
+            self.speeds.declared_prefill_s = 1 / setup.declared.prefill_tokens_per_s
+
+    def whole(self, work: Coroutine[object, object, _T]) -> asyncio.Task[_T]:
+        """Do one thing at a time; await it shielded, so that it comes to its end even if who asked is cancelled."""
+
+        async def alone() -> _T:
+            async with self._lock:
+                return await work
+
+        return asyncio.ensure_future(alone())
+
+    async def same_engine(self) -> bool:
+        """True if the engine that the book speaks of still runs; else the book begins anew. Raises SlotError."""
+        try:
+            boot = await boot_of(self.client)
+            if boot == self._boot:
+                return True
+            self._boot, self.fingerprint, self.why_not, self._unused = None, "", "", 0
+            self.book.begin(await self.client.slots())
+            self._boot = boot
+            self.fingerprint = await fingerprint_of(self.client, boot, self.setup.argv(), self.setup.model_file)
+            await self.filing.begin(self.fingerprint)
+        except UnsuitableError as err:
+            self.why_not = err.why.value
+            self.counts.failed("start", err.why.value)
+        self.counts.usable(bool(self.fingerprint))
+        return False
+
+    def tiers(self) -> tuple[Tier, ...]:
+        """The engine's slots, then the places, with what is known of each. Raises StagingError."""
+        seen = {ENGINE: Seen(places=len(self.book.seats))}
+        counted = {each.staged.id: each for each in self.book.conversations.values() if each.staged is not None}
+        for name in self.store.specs:
+            room, used = self.store.room_bytes(name), self.store.used_bytes(name)
+            other = used
+            for id_, conversation in counted.items():
+                if conversation.live or conversation.places[:1] == (name,):
+                    other -= self.store.bytes_in(id_, name)  # an item of the board, or an older copy that may go
+            seen[name] = self.speeds.seen(name, used + room, other)
+        known = {ENGINE, *self.store.specs}
+        return tuple(tier for tier in ladder(self.setup.declared, seen) if tier.name in known)
+
+    def board(self, movable: Callable[[Conversation], bool] = lambda _each: True) -> Board:
+        """What the policy decides on. Raises StagingError where a folder cannot be read."""
+        declared = self.setup.declared
+        return self.book.board(self.tiers(), self.speeds.prefill_s_per_token, declared.high_water, time.time(), movable)
+
+    async def carry_out(self, placement: Placement) -> tuple[Outcome, ...]:
+        """Every move in its order; one that fails leaves its copy where it was. Does not raise."""
+        return tuple([await self._one(decision) for decision in placement.moves])
+
+    async def _one(self, decision: Decision) -> Outcome:
+        conversation = self.book.conversations.get(decision.item.id)
+
+        async def move() -> None:
+            if conversation is None or decision.action is Action.COMPRESS_DEMOTE:
+                raise StagingError(StoreTrouble.GONE, "it is not there any more, or cannot be made smaller")
+            if decision.to_tier is None:
+                await self._give_up(conversation)
+            elif conversation.live:
+                await self.stage(conversation, decision.to_tier)
+            else:
+                await self.filing.shift(conversation, decision.to_tier)
+
+        size, tokens = decision.item.bytes or 0, decision.item.tokens or 0
+        return await self._told(decision.item.id, decision.action.value, decision.reason.value, size, tokens, move())
+
+    async def _told(
+        self, item: str, action: str, reason: str, size: int, tokens: int, move: Coroutine[object, object, None]
+    ) -> Outcome:
+        """Do it and count it; a failure is a value."""
+        began = time.monotonic()
+        try:
+            await move
+        except (SlotError, StagingError) as err:
+            self.counts.failed(action, err.trouble.value)
+            return Outcome(item, action, False, Reason.STAGING_FAILED.value, err.trouble.value, str(err))
+        finally:
+            self.filing.stands()
+        seconds = time.monotonic() - began
+        self.counts.moved(action, reason, size, seconds)
+        return Outcome(item, action, True, reason, "", "", size, tokens, seconds)
+
+    async def _give_up(self, conversation: Conversation) -> None:
+        if conversation.seat is not None:
+            self.book.leave(conversation.seat)
+        else:
+            await self.filing.drop(conversation)
+
+    async def stage(self, conversation: Conversation, to: str, *, leave: bool = True) -> None:
+        """A slot's content into a verified file in a tier; then, if it is to ``leave``, the slot counts as empty.
+
+        Raises SlotError, StagingError: then the slot is as it was.
+        """
+        seat = conversation.seat
+        if seat is None or not self.fingerprint:
+            raise StagingError(StoreTrouble.GONE, "it is in no slot, or the engine is not known")
+        seat.moving = True
+        try:
+            await self._check(seat)
+            size = self.book.size_of(conversation)
+            await self.filing.free_older(self.store.first, size or 0, conversation)
+            if size is not None and self.store.room_bytes(self.store.first) < size:
+                raise StagingError(StoreTrouble.NO_ROOM, f"no room for {size:,} bytes where the engine writes")
+            id_, began = self.store.new_id(), time.monotonic()
+            try:
+                saved = await self.client.save(seat.id, f"{id_}.kv")
+                await self._check(seat)  # nothing ran in the slot meanwhile
+            except BaseException:
+                self.store.discard(id_)
+                raise
+            await self.filing.take(conversation, id_, to, saved, self.fingerprint, began)
+            if leave:
+                self.book.leave(seat)
+        finally:
+            seat.moving = False
+
+    async def _check(self, seat: Seat) -> None:
+        slots = await self.client.slots()
+        slot = slots[seat.id] if seat.id < len(slots) else None
+        if seat.guests or (slot is not None and slot.busy):
+            raise SlotError(Trouble.REFUSED, f"slot {seat.id} is at work")
+        if slot is None or not seat.still_holds(slot):
+            self.book.leave(seat)
+            raise StagingError(StoreTrouble.GONE, f"slot {seat.id} holds something else by now")
+
+    async def bring(self, conversation: Conversation, seat: Seat) -> Outcome:
+        """A file into a slot in place of what the slot held: whoever calls has seen to that. Does not raise."""
+        staged = conversation.staged
+        size, tokens = (staged.bytes, staged.tokens) if staged else (0, 0)
+        move = self._bring(conversation, seat)
+        return await self._told(conversation.id, RESTORE, "asked_for", size, tokens, move)
+
+    async def _bring(self, conversation: Conversation, seat: Seat) -> None:
+        staged = conversation.staged
+        if staged is None or not await self.same_engine() or staged.fingerprint != self.fingerprint:
+            raise StagingError(StoreTrouble.GONE, "it has no file, or one of another engine")
+        await self._room_in_first(conversation)
+        await self.filing.ready(conversation)
+        self.book.leave(seat)
+        restored = await self.client.restore(seat.id, staged.kv)
+        if not await self.same_engine() or (restored.tokens, restored.bytes) != (staged.tokens, staged.bytes):
+            await self.client.erase(seat.id)
+            raise SlotError(Trouble.BAD_ANSWER, "the engine restored something else, or is another one by now")
+        self.book.sit(conversation, seat)
+        if len(conversation.places) > 1:  # the colder copy is kept; this one only passed through
+            await self.filing.drop(conversation, self.store.first)
+
+    async def _room_in_first(self, conversation: Conversation) -> None:
+        """Where the engine reads, make room for a file that lies elsewhere."""
+        staged, first = conversation.staged, self.store.first
+        if staged is None or first in conversation.places or self.store.room_bytes(first) >= staged.bytes:
+            return
+        await self.filing.free_older(first, staged.bytes, conversation)
+        if self.store.room_bytes(first) < staged.bytes:
+            board = self.board(lambda each: each is not conversation)
+            await self.carry_out(policy.make_room(board, first, staged.bytes))
+
+    async def sweep(self) -> tuple[Outcome, ...]:
+        """Bring the places under their marks, one tier down. Does not raise."""
+        try:
+            board = self.board(lambda each: not each.live)
+        except StagingError as err:
+            self.counts.failed("sweep", err.trouble.value)
+            return ()
+        return await self.carry_out(policy.place(board, promote=False))
+
+    def used(self, expected: int, cached: int) -> None:
+        """After a restore: whether the engine went on from what it was given.
+
+        It does not for models with a sliding window or a recurrent state, whose checkpoints are in no file.
+        """
+        self._unused = self._unused + 1 if cached * 20 < expected else 0
+        if self._unused >= UNUSED_LIMIT and self.fingerprint:
+            self.fingerprint, self.why_not = "", "restores_unused"
+            self.counts.failed(RESTORE, self.why_not)
+            self.counts.usable(False)
