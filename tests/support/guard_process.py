@@ -1,0 +1,124 @@
+"""A real llama-server, and `archonctl guard` before it as a user starts it: processes that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CLI = Path(sys.executable).with_name("archonctl")
+
+
+def free() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
+    """Poll until true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"did not happen: {what}"
+        time.sleep(0.05)
+
+
+def get(url: str) -> Any:
+    """JSON from an address; None where there is none."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return json.loads(answer.read() or b"null")
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass
+class Process:
+    """One of the two, with its log."""
+
+    argv: list[str]
+    log: Path
+    url: str
+    env: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, wait: bool = True) -> None:
+        with self.log.open("ab") as file:
+            self.process = subprocess.Popen(self.argv, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=self.env)
+        if wait:
+            wait_for(lambda: get(f"{self.url}/health") is not None, what=self.log.read_text("utf-8", "replace")[-1500:])
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def text(self) -> str:
+        return self.log.read_text("utf-8", "replace")
+
+
+@dataclass
+class Stand:
+    """Engine and guard."""
+
+    engine: Process
+    guard: Process
+    url: str
+    admin: str
+
+    def busy_slots(self) -> int:
+        """Slots of the engine that work for somebody."""
+        found = get(f"{self.engine.url}/slots")
+        return sum(slot["is_processing"] for slot in found) if found is not None else 0
+
+
+@contextmanager
+def stand(server: Path, model: Path, folder: Path, *options: str, guard: tuple[str, ...] = ()) -> Iterator[Stand]:
+    """Both of them, running. ``options`` are the engine's."""
+    port, listen, admin = free(), free(), free()
+    declaration = folder / "guarded.toml"
+    declaration.write_text(
+        f'[contract]\nseqs = 2\nlen = 1024\n[engine]\nkind = "llamacpp"\nversion = "b11434"\nbinary = "{server}"\n'
+        f'[model]\npath = "{model}"\n[service]\nlisten = "127.0.0.1:{port}"\n'
+    )
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ARCHON")} | {
+        "ARCHON_STATE_DIR": str(folder / "state")
+    }
+    argv = [str(server), "-m", str(model), "--port", str(port), "-t", "1", "--no-webui", *options]
+    engine = Process(argv, folder / "engine.log", f"http://127.0.0.1:{port}", env)
+    argv = [
+        str(CLI),
+        "guard",
+        str(declaration),
+        "--listen",
+        f"127.0.0.1:{listen}",
+        "--admin",
+        f"127.0.0.1:{admin}",
+        *guard,
+    ]
+    proxy = Process(argv, folder / "guard.log", f"http://127.0.0.1:{admin}", env)
+    try:
+        engine.start()
+        proxy.start()
+        yield Stand(engine, proxy, f"http://127.0.0.1:{listen}", f"http://127.0.0.1:{admin}")
+    finally:
+        for each in (proxy, engine):
+            if each.process is not None and each.process.poll() is None:
+                each.process.kill()
+                each.process.wait()
