@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from archonctl.guard.need import budget_tokens, slots_of
 from archonctl.guard.values import Capacity, Refusal
@@ -50,6 +50,7 @@ class GuardMetrics:
     """The metrics of one guard, in a registry of their own."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # a time stamp beside each counter: nothing that the table has
         self.registry = CollectorRegistry()
         self._capacity = self._gauge("archon_guard_capacity_tokens")
         self._slots = self._gauge("archon_guard_capacity_slots")

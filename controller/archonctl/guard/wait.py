@@ -49,5 +49,6 @@ class ServiceTimes:
             if tokens >= short.tokens and slots >= short.slots:
                 break
         else:  # all that runs is not enough: those who wait must run as well
-            left_s *= max(1.0, short.tokens / max(1, tokens), short.slots / max(1, slots))
+            if slots:
+                left_s *= max(1.0, short.tokens / max(1, tokens), short.slots / slots)
         return min(MOST_S, max(LEAST_S, math.ceil(left_s)))
