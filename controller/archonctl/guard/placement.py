@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from archonctl.guard.hooks import Held
+from archonctl.guard.hooks import Held, Placed
 from archonctl.guard.prompt import Prompt
 from archonctl.tiers import policy
 from archonctl.tiers.book import Book, Conversation, Match, Seat
@@ -30,7 +30,7 @@ _SETTLE_S = (0.0, 0.1, 0.5, 2.0)
 
 
 @dataclass(frozen=True)
-class Placed:
+class Seated:
     """Where one request goes, and what was expected there."""
 
     id_slot: int | None = None
@@ -43,7 +43,7 @@ class Placed:
     """The latest request that was seen in the slot before this one."""
 
 
-UNPLACED = Placed()
+UNPLACED = Seated()
 
 
 class Placer:
@@ -60,7 +60,7 @@ class Placer:
         """What is known to lie where."""
         return self._executor.book
 
-    async def place(self, prompt: Prompt, _ticket: Held) -> Placed:
+    async def place(self, prompt: Prompt, _ticket: Held) -> Seated:
         """Before the request is sent. Does not raise: what cannot be placed goes as it is."""
         placed = UNPLACED
         try:
@@ -81,7 +81,7 @@ class Placer:
         said = served(tail)
         if said is not None:
             self._executor.speeds.prefilled(said.prefilled_tokens, said.prefill_s)
-        if placed.seat is not None:
+        if isinstance(placed, Seated) and placed.seat is not None:
             placed.seat.guests -= 1
             self._behind(self._after(placed, said))
 
@@ -95,7 +95,7 @@ class Placer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _in_turn(self, work: Coroutine[object, object, Placed]) -> Placed:
+    async def _in_turn(self, work: Coroutine[object, object, Seated]) -> Seated:
         task = self._executor.whole(work)
         try:
             return await asyncio.shield(task)
@@ -103,12 +103,12 @@ class Placer:
             self._behind(self._give_back(task))
             raise
 
-    async def _give_back(self, task: asyncio.Task[Placed]) -> None:
+    async def _give_back(self, task: asyncio.Task[Seated]) -> None:
         """Nobody waits for it any more: what it reserved is free."""
         with contextlib.suppress(SlotError, StagingError):
             await self.done(await task)
 
-    def _at_once(self, text: Text) -> Placed | None:
+    def _at_once(self, text: Text) -> Seated | None:
         """A conversation that goes on in its own slot needs nothing to be done."""
         match = self.book.match(text)
         seat = match.conversation.seat if match and match.whole else None
@@ -116,7 +116,7 @@ class Placer:
             return None
         return self._reserve("live", seat, match.conversation, text, match.shared_tokens)
 
-    async def _seat_for(self, text: Text) -> Placed:
+    async def _seat_for(self, text: Text) -> Seated:
         """The slow way, one at a time."""
         await self._executor.same_engine()
         await self._look_round()
@@ -154,7 +154,7 @@ class Placer:
         shared = match.shared_tokens
         return speed is None or took is None or shared is None or took < shared * speed
 
-    async def _restored(self, match: Match, text: Text) -> Placed:
+    async def _restored(self, match: Match, text: Text) -> Seated:
         """From a file into the slot that is missed least. A branch takes a copy: the file stays for the other."""
         seat = await self._vacate(match.conversation)
         outcome = await self._executor.bring(match.conversation, seat)
@@ -165,7 +165,7 @@ class Placer:
         how = ("restored" if match.whole else "branch") if outcome.done else "fresh"
         return self._reserve(how, seat, conversation, text, match.shared_tokens, restored=outcome.done)
 
-    async def _beside(self, match: Match, text: Text) -> Placed | None:
+    async def _beside(self, match: Match, text: Text) -> Seated | None:
         """Another prompt begins like one that is in a slot: stage that one, and go on from what they share."""
         other, first = match.conversation, self._executor.store.first
         seat, shared = other.seat, match.shared_tokens
@@ -208,7 +208,7 @@ class Placer:
         expected: int | None,
         *,
         restored: bool = False,
-    ) -> Placed:
+    ) -> Seated:
         self._executor.counts.request(how)
         before = seat.stamp[0] if seat.stamp else self._seen.get(seat.id)
         conversation.uses += 1
@@ -217,9 +217,9 @@ class Placer:
         self.book.sit(conversation, seat)
         seat.guests += 1
         seat.stamp = None
-        return Placed(seat.id, seat, conversation, expected, restored, before)
+        return Seated(seat.id, seat, conversation, expected, restored, before)
 
-    async def _after(self, placed: Placed, said: Served | None) -> None:
+    async def _after(self, placed: Seated, said: Served | None) -> None:
         """See what the request left in its slot, and use the pause."""
         if said is not None:
             self._was_served(placed, said)
@@ -232,7 +232,7 @@ class Placer:
         except (SlotError, StagingError) as err:
             self._executor.counts.failed("look", err.trouble.value)
 
-    async def _settled(self, placed: Placed) -> Slot | None:
+    async def _settled(self, placed: Seated) -> Slot | None:
         """The slot once its request has left it; ``None`` if another is in it by then."""
         for wait_s in _SETTLE_S:
             await asyncio.sleep(wait_s)
@@ -244,7 +244,7 @@ class Placer:
                 return slots[seat.id]
         return None
 
-    def _saw(self, placed: Placed, slot: Slot) -> None:
+    def _saw(self, placed: Seated, slot: Slot) -> None:
         seat, conversation = placed.seat, placed.conversation
         if seat is None or conversation is None or seat.holder is not conversation:
             return
@@ -254,7 +254,7 @@ class Placer:
             return
         seat.stamp, conversation.tokens = (slot.task, slot.tokens), slot.tokens
 
-    def _was_served(self, placed: Placed, said: Served) -> None:
+    def _was_served(self, placed: Seated, said: Served) -> None:
         if placed.conversation is not None:
             placed.conversation.prompt_tokens = said.prompt_tokens
         if placed.expected_tokens is not None:
@@ -263,7 +263,7 @@ class Placer:
             if placed.restored:
                 self._executor.used(known, said.cached_tokens)
 
-    async def _pause(self, placed: Placed) -> None:
+    async def _pause(self, placed: Seated) -> None:
         """While the engine has nothing to do for us: learn the size of a token, put files away."""
         conversation = placed.conversation
         if self._executor.fingerprint and self.book.bytes_per_token is None and conversation and conversation.seat:

@@ -11,6 +11,7 @@ import signal
 import socket
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
@@ -23,10 +24,10 @@ from archonctl.guard.access import AccessLog
 from archonctl.guard.admission import Admission
 from archonctl.guard.app import Clients, Guard
 from archonctl.guard.forward import Forward
-from archonctl.guard.hooks import Anywhere, Placement
 from archonctl.guard.limits import Limits
 from archonctl.guard.metrics import GuardMetrics
 from archonctl.guard.protocol import GuardProtocol
+from archonctl.guard.tiering import Tiering, placing
 from archonctl.guard.tokens import TokenCounter
 from archonctl.guard.upstream import Upstream
 from archonctl.guard.values import Capacity
@@ -104,7 +105,7 @@ async def serve(
     watching: Callable[[Callable[[], None]], Watch],
     say: Callable[[str], None],
     on_ready: Callable[[Running], None],
-    placement: Placement | None = None,
+    tiering: Tiering | None = None,
 ) -> None:
     """Serve until stopped, by a signal or by ``Running.stop``. Raises HostRefusal where it cannot listen.
 
@@ -112,12 +113,15 @@ async def serve(
     """
     loop, away = asyncio.get_running_loop(), asyncio.Event()
     with bind(*setup.listen) as sock, AccessLog(say) as log:
-        async with Upstream(setup.base, setup.limits, setup.ca_file) as upstream:
+        async with Upstream(setup.base, setup.limits, setup.ca_file) as upstream, AsyncExitStack() as stack:
             metrics = GuardMetrics()
             counter = TokenCounter(setup.engine, partial(_count, upstream, setup.engine_key), metrics=metrics)
             watch = watching(counter.forget)
             admission = Admission(await watch.refresh(), metrics=metrics)
             forward = Forward(setup.engine, upstream, setup.limits, metrics, setup.engine_key, away.set)
+            placement = await stack.enter_async_context(
+                placing(tiering, upstream, setup.engine_key, metrics.registry, log.put)
+            )
             guard = Guard(
                 forward,
                 admission,
@@ -125,7 +129,7 @@ async def serve(
                 setup.clients,
                 setup.limits,
                 lambda line: log.put(line.text()),
-                placement or Anywhere(),
+                placement,
                 lambda error: log.put("defect: " + "".join(traceback.format_exception(error))),
             )
             with _admin(setup.admin, admission, loop) as admin_port:

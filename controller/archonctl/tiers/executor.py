@@ -18,7 +18,8 @@ from archonctl.tiers import policy
 from archonctl.tiers.book import Book, Conversation, Seat
 from archonctl.tiers.counts import TierCounts
 from archonctl.tiers.filing import Filing
-from archonctl.tiers.fingerprint import Boot, UnsuitableError, boot_of, fingerprint_of
+from archonctl.tiers.fingerprint import Boot, Unsuitable, UnsuitableError, boot_of, fingerprint_of
+from archonctl.tiers.running import save_path
 from archonctl.tiers.slots import SlotClient, SlotError, Trouble
 from archonctl.tiers.speeds import Speeds
 from archonctl.tiers.store import StagingError, Store, StoreTrouble
@@ -54,7 +55,7 @@ class Setup:
 
     declared: Tiers
     argv: Callable[[], Sequence[str] | None]
-    """The running engine's arguments, without its own name; ``None``: unknown, and then nothing is moved."""
+    """The running engine's options (``running.running_arguments``); ``None``: unknown, and then nothing is moved."""
     model_file: Path | None = None
 
 
@@ -93,13 +94,23 @@ class Executor:
             self._boot, self.fingerprint, self.why_not, self._unused = None, "", "", 0
             self.book.begin(await self.client.slots())
             self._boot = boot
-            self.fingerprint = await fingerprint_of(self.client, boot, self.setup.argv(), self.setup.model_file)
+            arguments = await asyncio.to_thread(self.setup.argv)
+            self._saves_here(arguments)
+            self.fingerprint = await fingerprint_of(self.client, boot, arguments, self.setup.model_file)
             await self.filing.begin(self.fingerprint)
         except UnsuitableError as err:
             self.why_not = err.why.value
             self.counts.failed("start", err.why.value)
         self.counts.usable(bool(self.fingerprint))
         return False
+
+    def _saves_here(self, arguments: Sequence[str] | None) -> None:
+        """Raises UnsuitableError where the engine's files would be looked for in another folder."""
+        if arguments is None:
+            raise UnsuitableError(Unsuitable.ARGUMENTS_UNKNOWN)
+        said, ours = save_path(arguments), self.store.specs[self.store.first].path
+        if said is None or said.resolve() != ours.resolve():
+            raise UnsuitableError(Unsuitable.OTHER_FOLDER)
 
     def tiers(self) -> tuple[Tier, ...]:
         """The engine's slots, then the places, with what is known of each. Raises StagingError."""
@@ -108,9 +119,10 @@ class Executor:
         for name in self.store.specs:
             room, used = self.store.room_bytes(name), self.store.used_bytes(name)
             other = used
-            for id_, conversation in counted.items():
-                if conversation.live or conversation.places[:1] == (name,):
-                    other -= self.store.bytes_in(id_, name)  # an item of the board, or an older copy that may go
+            for id_ in self.store.entries:
+                conversation = counted.get(id_)  # none: it was staged for another engine, and goes where room is short
+                if conversation is None or conversation.live or conversation.places[:1] == (name,):
+                    other -= self.store.bytes_in(id_, name)  # an item of the board, or what may go
             seen[name] = self.speeds.seen(name, used + room, other)
         known = {ENGINE, *self.store.specs}
         return tuple(tier for tier in ladder(self.setup.declared, seen) if tier.name in known)

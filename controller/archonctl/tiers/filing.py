@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from archonctl.tiers.book import Book, Conversation
 from archonctl.tiers.counts import TierCounts
 from archonctl.tiers.slots import Moved
 from archonctl.tiers.speeds import Speeds
 from archonctl.tiers.store import StagingError, Store, StoreTrouble
+
+KEEP_S = 7 * 86400.0
+"""A conversation that was not gone on with for a week is not kept (a choice)."""
 
 
 @dataclass
@@ -26,7 +30,7 @@ class Filing:
         """Clean up, measure what was not measured, and know every file that this engine may be given."""
         for name in self.store.specs:
             try:
-                await asyncio.to_thread(self.store.clean)
+                await asyncio.to_thread(partial(self.store.clean, keep_s=KEEP_S))
                 await asyncio.to_thread(self.speeds.first, name, self.store)
             except StagingError as err:
                 self.counts.failed("measure", err.trouble.value)
@@ -109,7 +113,11 @@ class Filing:
             self._note(conversation, id_)
 
     async def free_older(self, place: str, size: int, but: Conversation) -> None:
-        """Let go of files whose conversation goes on in a slot, until there is room, or none is left."""
+        """Let go of other engines' files and of those whose conversation goes on in a slot, until there is room."""
+        known = {each.staged.id for each in self.book.conversations.values() if each.staged is not None}
+        for id_ in [id_ for id_, entry in self.store.entries.items() if id_ not in known and place in entry.places]:
+            if self.store.room_bytes(place) < size:
+                await asyncio.to_thread(self.store.drop, id_, place)
         live = [each for each in self.book.conversations.values() if each.live and place in each.places]
         for each in sorted(live, key=lambda one: one.staged.at if one.staged else 0.0):
             if self.store.room_bytes(place) >= size:

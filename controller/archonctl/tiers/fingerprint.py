@@ -40,6 +40,8 @@ class Unsuitable(StrEnum):
     MODEL_UNKNOWN = "model_unknown"
     ARGUMENTS_UNKNOWN = "arguments_unknown"
     BUILD_UNKNOWN = "build_unknown"
+    OTHER_FOLDER = "other_folder"
+    """It saves slots somewhere else than the declaration says, or nowhere."""
 
 
 class UnsuitableError(Exception):

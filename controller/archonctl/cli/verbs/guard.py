@@ -17,7 +17,9 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.guard.limits import Limits
     from archonctl.guard.serve import Running, serve
     from archonctl.guard.start import setup_of, watching, with_credentials
+    from archonctl.guard.tiering import tiering_of
     from archonctl.service.notify import Notifier
+    from archonctl.service.state import EndpointState, state_dir
 
     limits = Limits(
         body_bytes=int(args.max_body * (1 << 20)),
@@ -44,5 +46,6 @@ def run(args: Namespace, out: Output) -> int:
         say(f"guard: {text}")
 
     gc.set_threshold(2_000, 20, 50)  # the command's own suits a short run; this one stays
-    asyncio.run(serve(setup, watching(loaded, installed, os.environ, told), told, ready))
+    tiering = tiering_of(loaded.endpoint, EndpointState(state_dir(os.environ), loaded.name).folder)
+    asyncio.run(serve(setup, watching(loaded, installed, os.environ, told), told, ready, tiering))
     return 0

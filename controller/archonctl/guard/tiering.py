@@ -1,0 +1,109 @@
+"""The placement of a guard as a declaration asks for it: folders, limits, what is written down at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from archonctl.deployment.schema import Endpoint
+from archonctl.deployment.tiers import TierPlace, Tiers
+from archonctl.errors import HostRefusal
+from archonctl.guard.hooks import Anywhere, Placement
+from archonctl.guard.placement import Placer
+from archonctl.guard.upstream import Upstream
+from archonctl.memory.interval import MIB
+from archonctl.service.preflight import split_listen
+from archonctl.service.state import atomic_write
+from archonctl.tiers.counts import TierCounts
+from archonctl.tiers.executor import Executor, Setup
+from archonctl.tiers.measured import FILE
+from archonctl.tiers.running import running_arguments
+from archonctl.tiers.slots import SlotClient
+from archonctl.tiers.store import PlaceSpec, Store
+
+_FREE_SHARE = 0.5
+"""Of the free space of a folder's file system, where its capacity is not declared (a choice)."""
+_ASK_S = 300.0
+"""The last bound of a question; each has a shorter one of its own."""
+
+
+@dataclass(frozen=True)
+class Tiering:
+    """What is declared of the tiers of one llama-server."""
+
+    declared: Tiers
+    places: tuple[tuple[str, TierPlace], ...]
+    """The folders, the engine's own (its ``--slot-save-path``) first."""
+    port: int
+    model_file: Path | None = None
+    measured_in: Path | None = None
+    """The endpoint's state folder."""
+
+
+def tiering_of(endpoint: Endpoint, measured_in: Path | None) -> Tiering | None:
+    """``None`` where the declaration names no folder, or the engine is one that has tiers of its own."""
+    declared = endpoint.tiers
+    named = (("dram", declared.dram), ("disk", declared.disk))
+    places = tuple((name, place) for name, place in named if place and place.path and place.capacity_mib != 0)
+    if endpoint.engine.kind != "llamacpp" or not places:
+        return None
+    model = Path(endpoint.model.path)
+    port = split_listen(endpoint.service.listen)[1]
+    return Tiering(declared, places, port, model if model.is_file() else None, measured_in)
+
+
+def specs_of(tiering: Tiering) -> list[PlaceSpec]:
+    """The folders, made where they are missing. Raises HostRefusal ``tiers-folder-unsafe``."""
+    made = []
+    for name, place in tiering.places:
+        path = Path(place.path)
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            free = shutil.disk_usage(path).free
+        except OSError as err:
+            raise HostRefusal("tiers-folder-unsafe", err.strerror or str(err), where=place.path) from None
+        quota = int(free * _FREE_SHARE) if place.capacity_mib is None else place.capacity_mib * MIB
+        made.append(PlaceSpec(name, path, quota, memory=name == "dram"))
+    return made
+
+
+@asynccontextmanager
+async def placing(
+    tiering: Tiering | None, upstream: Upstream, key: str, registry: CollectorRegistry, say: Callable[[str], None]
+) -> AsyncIterator[Placement]:
+    """The placement while a guard serves. Folders that cannot be used are said, and the guard serves without."""
+    if tiering is None:
+        yield Anywhere()
+        return
+
+    async def send(method: str, path: str, body: bytes | None, _most_bytes: int) -> tuple[int, bytes]:
+        return await upstream.ask(method, path, body or b"", key, within_s=_ASK_S)
+
+    try:
+        store = await asyncio.to_thread(lambda: Store(specs_of(tiering)))
+    except HostRefusal as err:
+        say(f"tiers: conversations are left to the engine: {err}")
+        yield Anywhere()
+        return
+    setup = Setup(tiering.declared, partial(running_arguments, tiering.port), tiering.model_file)
+    executor = Executor(setup, SlotClient(send), store, TierCounts(registry))
+    placer = Placer(executor, say)
+    try:
+        yield placer
+    finally:
+        await placer.close()
+        if tiering.measured_in is not None:
+            told = json.dumps(executor.speeds.measured().as_json()).encode()
+            with contextlib.suppress(OSError):
+                tiering.measured_in.mkdir(parents=True, exist_ok=True)
+                atomic_write(tiering.measured_in / FILE, told, 0o644)
+        store.close()
