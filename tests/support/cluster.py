@@ -18,11 +18,14 @@ from archonctl.deployment.load import load_endpoint
 from archonctl.fleet.kubernetes.render import render_kubernetes
 from archonctl.release.values import Release
 
+REPOSITORY = Path(__file__).parents[2]
 DIGEST = "sha256:" + "ab" * 32
 Manifest = dict[str, Any]
 
 TEXTS = {
-    "radiance": '[engine]\nkind = "radiance"\nversion = "1.8.1"\n[model]\npath = "/models/m.rad"\n',
+    "radiance": '[engine]\nkind = "radiance"\nversion = "1.8.1"\n[model]\npath = "/models/m.rad"\n'
+    f'manifest = "{REPOSITORY}/env/models/qwen3.8-next-flash.toml"\n'
+    f'[host]\nprofile = "{REPOSITORY}/env/hosts/archon.toml"\n',
     "vllm": '[engine]\nkind = "vllm"\nversion = "0.32.0"\n[model]\npath = "/models/qwen3-8b"\n',
     "sglang": '[engine]\nkind = "sglang"\nversion = "0.5.3"\n[model]\npath = "/models/qwen3-8b"\n',
     "llamacpp": '[engine]\nkind = "llamacpp"\nversion = "b11434"\n[model]\npath = "/models/m.gguf"\n',

@@ -40,6 +40,7 @@ def render_kubernetes(loaded: LoadedEndpoint) -> tuple[Release, Release]:
     """
     with loaded.placing():
         _check_declared(loaded)
+        spread = _across(loaded)
     here = in_pod(loaded)
     command = command_of(here)
     assert command.container is not None  # an image is declared
@@ -52,7 +53,7 @@ def render_kubernetes(loaded: LoadedEndpoint) -> tuple[Release, Release]:
         need = PodNeed(
             cards, resource, memory_mib(here, plan, checks, why), checks, start_seconds(here), probe_seconds(here)
         )
-        pod = Pod(here, release, command.container, need, _across(here))
+        pod = Pod(here, release, command.container, need, spread)
         _check_limit(pod)
         files = _files(pod)
     notes = [*release.notes, *_notes(pod, why, plan.verdict if plan else "")]
