@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 
 from archonctl.guard import refusals
 from archonctl.guard.metrics import GuardMetrics
-from archonctl.guard.need import Need, answer_tokens, budget_tokens, longest_tokens, need_of, slots_of, too_long
+from archonctl.guard.need import (
+    Need,
+    answer_limit,
+    budget_tokens,
+    is_ours_to_bound,
+    longest_tokens,
+    need_of,
+    slots_of,
+    too_long,
+)
 from archonctl.guard.pool import Pool
 from archonctl.guard.queue import Entry, FairQueue
 from archonctl.guard.values import Ask, Capacity, Refusal, Refused
@@ -46,17 +55,14 @@ class Ticket:
         self.known = known
         """False: it passed without its size or the engine's being known."""
         self.waited_s = 0.0
+        self.answer_limit = answer_limit(ask, admission.capacity) if known else None
+        """The ``max_tokens`` that must be written into the request (``Prompt.limited``), so that the engine keeps to
+        what is reserved; None where nothing must be."""
         self.ask = ask
         self.number = number
         self.began = began
         self.admitted_by = admission.capacity
         self._admission = admission
-
-    @property
-    def answer_tokens(self) -> int | None:
-        """The longest answer that room is held for; None where nothing is known. A request that named no length may
-        be given this one, so that the engine keeps to it."""
-        return self._admission.answer_room(self.ask)
 
     def release(self) -> None:
         """Give back what it holds; a second call does nothing."""
@@ -135,7 +141,7 @@ class Admission:
         since = self._clock()
         if reason := self._unknown(ask):
             return self._pass(ask, reason)
-        if not ask.exact and self._fits_now(ask):
+        if not ask.exact and self._suffices(ask):
             self.metrics.counted("bound")
         elif not ask.exact:
             try:
@@ -152,6 +158,11 @@ class Admission:
 
     def _unknown(self, ask: Ask) -> str:
         return ask.unknown or ("" if self.capacity.is_known else "capacity")
+
+    def _suffices(self, ask: Ask) -> bool:
+        """True if a bound will do. Where we bound the answer ourselves, it would be cut by what the bound has too
+        much."""
+        return self._fits_now(ask) and not is_ours_to_bound(ask, self.capacity)
 
     def _fits_now(self, ask: Ask) -> bool:
         fits = too_long(ask, self.capacity) is None and self._pool.shortage(need_of(ask, self.capacity)) is None
@@ -253,10 +264,6 @@ class Admission:
             del self._tickets[ticket.number]
             self._times.saw(self._clock() - ticket.began, need)
             self._pump()
-
-    def answer_room(self, ask: Ask) -> int | None:
-        """The longest answer that room is held for."""
-        return answer_tokens(ask, max(ask.prompts, default=0), self.capacity) or None
 
     def _late(self, entry: Entry[_Waiter]) -> Refusal:
         need, since = entry.item.need, entry.item.since

@@ -114,7 +114,8 @@ class Guard:
         try:
             placed = await self.placement.place(prompt, ticket)
             try:
-                call.line.end = await self.forward.generate(_in_slot(request, prompt, placed.id_slot), call.reply)
+                held_to = _in_slot(_limited(request, prompt, ticket.answer_limit), prompt, placed.id_slot)
+                call.line.end = await self.forward.generate(held_to, call.reply)
             finally:
                 await self.placement.done(placed, call.reply.tail)
         finally:
@@ -157,6 +158,13 @@ def _prompt(path: str, request: Request) -> Prompt | None:
         )
         raise Refused(Refusal(400, "request-not-json", why)) from None
     return Prompt.of(path, body)
+
+
+def _limited(request: Request, prompt: Prompt, tokens: int | None) -> Request:
+    """The request with the longest answer that room is held for, where it would have none."""
+    if tokens is None:
+        return request
+    return Request(request.method, request.target, request.headers, prompt.limited(request.body, tokens))
 
 
 def _in_slot(request: Request, prompt: Prompt, slot: int | None) -> Request:

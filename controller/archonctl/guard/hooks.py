@@ -12,6 +12,10 @@ from archonctl.guard.values import Ask
 class Held(Protocol):
     """One admitted request (``admission.Ticket``)."""
 
+    @property
+    def answer_limit(self) -> int | None:
+        """The longest answer that must be written into the request; None where nothing must be."""
+
     def release(self) -> None:
         """Give back what it holds; a second call does nothing."""
 

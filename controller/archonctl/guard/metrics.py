@@ -50,7 +50,7 @@ class GuardMetrics:
     """The metrics of one guard, in a registry of their own."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # a time stamp beside each counter: nothing that the table has
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a time beside each counter, which no table has
         self.registry = CollectorRegistry()
         self._capacity = self._gauge("archon_guard_capacity_tokens")
         self._slots = self._gauge("archon_guard_capacity_slots")

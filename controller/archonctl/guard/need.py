@@ -52,10 +52,31 @@ def answer_tokens(ask: Ask, prompt: int, capacity: Capacity) -> int:
     if ask.max_tokens is not None:
         return ask.max_tokens
     longest, declared = longest_tokens(capacity), capacity.sequence_tokens
-    if declared is not None and prompt < declared and capacity.answer_tokens is None:
-        longest = declared if longest is None else min(longest, declared)
+    if declared is not None and prompt < declared and is_ours_to_bound(ask, capacity):
+        longest = declared
     rest = None if longest is None else max(1, longest - prompt)
     return min((each for each in (capacity.answer_tokens, rest) if each is not None), default=0)
+
+
+def answer_limit(ask: Ask, capacity: Capacity) -> int | None:
+    """What must be written into a request that names no longest answer, so that the engine keeps to what is reserved
+    for it; None where it does so anyway. The declared length of a conversation is ours, engines do not know it."""
+    if not is_ours_to_bound(ask, capacity):
+        return None
+    rests = [answer_tokens(ask, prompt, capacity) for prompt in ask.prompts]
+    longest = longest_tokens(capacity)
+    known = [
+        rest for rest, prompt in zip(rests, ask.prompts, strict=True) if longest is None or prompt + rest < longest
+    ]
+    return min(known, default=None)
+
+
+def is_ours_to_bound(ask: Ask, capacity: Capacity) -> bool:
+    """True if neither the request nor the engine bounds the answer short of the declared length of a conversation."""
+    declared, longest = capacity.sequence_tokens, longest_tokens(capacity)
+    if ask.max_tokens is not None or capacity.answer_tokens is not None or declared is None:
+        return False
+    return longest is None or declared < longest
 
 
 def need_of(ask: Ask, capacity: Capacity) -> Need:

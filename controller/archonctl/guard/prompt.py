@@ -82,6 +82,15 @@ class Prompt:
         )
         return cls(path, form, body, texts or (), max_tokens=limit, choices=choices, unknown="" if texts else "prompt")
 
+    def limited(self, raw: bytes, tokens: int) -> bytes:
+        """The body as it was sent, with a longest answer. It is put at the end: of a name that is there twice, every
+        engine takes the last one."""
+        given = [name for name in _LIMITS[self.form] if name in self.body]
+        named = dict.fromkeys([*given, _LIMITS[self.form][-1]])
+        head, brace, tail = raw.rpartition(b"}")
+        comma = b"," if self.body else b""
+        return head + comma + b",".join(b'"%s":%d' % (name.encode(), tokens) for name in named) + brace + tail
+
 
 def _limit(form: Form, body: Body) -> int | None:
     """The longest answer asked for. -1 and -2 are llama.cpp's words for no limit; what is no number is none either."""

@@ -269,9 +269,17 @@ def test_a_request_that_cannot_be_sized_passes_and_holds_what_is_known_of_it() -
     run(test)
 
 
-def test_an_answer_that_nobody_bounds_is_told_its_room() -> None:
+def test_an_answer_that_nobody_bounds_is_held_to_the_declared_length() -> None:
     async def test() -> None:
-        ticket = await Admission(ARCHON).admit(Ask("a", (150_000,), True, None), wait_s=0)
-        assert ticket.answer_tokens == 50_000
+        async def count() -> Counts:
+            return (50_000,)
+
+        wide = Capacity(window_tokens=600_000, pool_tokens=600_000, slots=4, sequence_tokens=200_000)
+        door = Admission(wide)
+        ticket = await door.admit(Ask("a", (100_000,), False, None, count=count), wait_s=0)
+        assert ticket.answer_limit == 150_000, "by the count: the bound would have cut it"
+        assert door.snapshot().held_tokens == 200_000
+        assert (await door.admit(Ask("a", (100,), True, 10), wait_s=0)).answer_limit is None
+        assert (await Admission(ARCHON).admit(Ask("a", (100,), True, None), wait_s=0)).answer_limit is None
 
     run(test)

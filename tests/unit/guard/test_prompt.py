@@ -184,3 +184,16 @@ def test_lists_in_lists_in_lists_are_left_to_the_engine() -> None:
     for body in ({"prompt": deep}, {"messages": [{"role": "user", "content": deep}]}, {"messages": [{"x": deep}]}):
         for path in ("/v1/completions", CHAT):
             assert of(path, body).unknown in ("prompt", "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"messages": []}, {"max_tokens": None}, {"n_predict": -1, "max_completion_tokens": None, "a": {"b": "}"}}],
+)
+def test_a_longest_answer_is_written_into_a_body_and_nothing_else_of_it_changes(body: dict[str, object]) -> None:
+    raw = json.dumps(body).encode() + b" \n"
+    limited = json.loads(of(CHAT, body).limited(raw, 77))
+    assert of(CHAT, limited).max_tokens == 77
+    assert all(limited[name] == 77 for name in ("max_tokens", "n_predict") if name in limited)
+    changed = {"max_tokens", "n_predict", "max_completion_tokens"}
+    assert {k: v for k, v in limited.items() if k not in changed} == {k: v for k, v in body.items() if k not in changed}

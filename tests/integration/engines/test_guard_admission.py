@@ -1,0 +1,164 @@
+"""Admission before a real llama-server with a small unified pool, whose capacity archonctl verified itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.guard_process import CLI, Process, free, get, wait_for
+
+pytestmark = pytest.mark.engine
+
+DECLARATION = """
+[contract]
+seqs = 2
+len = 1024
+[engine]
+kind = "llamacpp"
+version = "b11434"
+binary = "{server}"
+[engine.knobs]
+kv-unified = true
+parallel = 4
+ctx-size = {pool}
+[model]
+path = "{model}"
+[host]
+detect = true
+[service]
+listen = "127.0.0.1:{port}"
+load_timeout_s = 60
+"""
+
+
+@dataclass
+class Guarded:
+    """An endpoint that ``archonctl up`` verified, and a guard before it."""
+
+    declaration: Path
+    server: Path
+    model: Path
+    port: int
+    url: str
+    admin: str
+    env: dict[str, str]
+
+    def up(self, pool: int) -> None:
+        self.declaration.write_text(
+            DECLARATION.format(server=self.server, model=self.model, port=self.port, pool=pool), encoding="utf-8"
+        )
+        self.archonctl("up", str(self.declaration), "--detach", "--leg", "ledger")
+
+    def archonctl(self, *words: str) -> None:
+        done = subprocess.run([CLI, *words], env=self.env, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def post(self, path: str, body: dict[str, Any], url: str = "") -> tuple[int, Any]:
+        sent = json.dumps(body).encode()
+        request = urllib.request.Request((url or self.url) + path, sent, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=240) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as err:
+            with err:
+                return err.code, json.loads(err.read())
+
+    def metric(self, name: str) -> float:
+        with urllib.request.urlopen(f"{self.admin}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return float(next(line.rpartition(" ")[2] for line in lines if line.startswith(f"{name} ")))
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    llama_server: Path, tiny_gguf: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("admission")
+    port, listen, admin = free(), free(), free()
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ARCHON")} | {
+        "ARCHON_STATE_DIR": str(folder / "state")
+    }
+    (folder / "env").mkdir()
+    found = Guarded(
+        folder / "env" / "small.toml",
+        llama_server,
+        tiny_gguf("llama"),
+        port,
+        f"http://127.0.0.1:{listen}",
+        f"http://127.0.0.1:{admin}",
+        env,
+    )
+    found.up(2816)
+    options = ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}", "--wait", "200"]
+    guard = Process([str(CLI), "guard", str(found.declaration), *options], folder / "guard.log", found.admin, env)
+    try:
+        guard.start()
+        yield found
+    finally:
+        guard.stop()
+        subprocess.run([CLI, "stop", str(found.declaration)], env=env, capture_output=True, timeout=60, check=False)
+
+
+def full(number: int) -> dict[str, Any]:
+    """A conversation of 1,000 tokens, that has nothing in common with another one."""
+    return {"prompt": [5 + number] * 900, "max_tokens": 100, "ignore_eos": True}
+
+
+def together(guarded: Guarded, count: int, url: str = "") -> list[int]:
+    with ThreadPoolExecutor(count) as pool:
+        return [code for code, _ in pool.map(lambda n: guarded.post("/v1/completions", full(n), url), range(count))]
+
+
+def test_three_conversations_asked_of_a_pool_of_two_point_eight_are_all_answered(guarded: Guarded) -> None:
+    assert together(guarded, 3, f"http://127.0.0.1:{guarded.port}") == [500] * 3, "what the engine does by itself"
+    assert together(guarded, 3) == [200] * 3
+    assert guarded.metric("archon_guard_held_high_water_tokens") == 2000
+    assert guarded.metric("archon_guard_plan_margin_tokens") == 816 - 1000
+
+
+def test_a_long_one_gets_in_beside_a_stream_of_short_ones(guarded: Guarded) -> None:
+    short = {"prompt": [3] * 200, "max_tokens": 20, "ignore_eos": True}
+    long = {"prompt": [4] * 2700, "max_tokens": 100, "ignore_eos": True}
+    with ThreadPoolExecutor(12) as pool:
+        asked = [pool.submit(guarded.post, "/v1/completions", short) for _ in range(10)]
+        asked.append(pool.submit(guarded.post, "/v1/completions", long))
+        asked += [pool.submit(guarded.post, "/v1/completions", short) for _ in range(30)]
+        assert [each.result()[0] for each in asked] == [200] * 41
+
+
+def test_what_can_never_fit_is_told_what_would(guarded: Guarded) -> None:
+    asked = {"messages": [{"role": "user", "content": "word " * 200}], "max_tokens": 5_000, "ignore_eos": True}
+    code, answer = guarded.post("/v1/chat/completions", asked)
+    error = answer["error"]
+    assert (code, error["code"], error["type"]) == (400, "request-over-window", "invalid_request_error")
+    largest = error["capacity"]["largest_max_tokens"]
+    code, answer = guarded.post("/v1/chat/completions", {**asked, "max_tokens": largest})
+    assert code == 200
+    assert answer["usage"]["total_tokens"] == 2816, "the count was exact: the engine fills its window to the token"
+    code, answer = guarded.post("/v1/chat/completions", {**asked, "max_tokens": largest + 1})
+    assert (code, answer["error"]["capacity"]["largest_max_tokens"]) == (400, largest)
+
+
+def test_an_answer_that_nobody_bounds_ends_with_the_declared_conversation(guarded: Guarded) -> None:
+    asked = {"messages": [{"role": "user", "content": "hello"}], "ignore_eos": True}
+    code, answer = guarded.post("/v1/chat/completions", asked)
+    assert (code, answer["usage"]["total_tokens"], answer["choices"][0]["finish_reason"]) == (200, 1024, "length")
+
+
+def test_another_start_s_capacity_is_taken_over(guarded: Guarded) -> None:
+    guarded.archonctl("stop", str(guarded.declaration))
+    guarded.up(2304)
+    wait_for(lambda: get(f"{guarded.admin}/health")["pool_tokens"] == 2304, what="the new pool")
+    code, answer = guarded.post("/v1/completions", {"prompt": [3] * 2300, "max_tokens": 100})
+    assert (code, answer["error"]["capacity"]["budget_tokens"]) == (400, 2304)
+    assert together(guarded, 3) == [200] * 3
