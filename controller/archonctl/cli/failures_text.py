@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from archonctl.cli.output import Output
+from archonctl.cli.relief_text import relief_text, relief_value
 from archonctl.observe.failures import Failure
+from archonctl.observe.relief import Advice
 
 SCHEMA = "archonctl.failures/1"
 _SHOWN = 20
 
 
-def failures_json(found: Sequence[Failure], since: str) -> dict[str, object]:
-    """Every event, oldest first, and how many of each kind."""
+def failures_json(found: Sequence[Failure], since: str, advice: Sequence[Advice] = ()) -> dict[str, object]:
+    """Every event, oldest first, how many of each kind, and what would give that memory back."""
     counts = Counter((each.endpoint, each.cls, each.by) for each in found)
     return {
         "schema": SCHEMA,
@@ -31,14 +33,27 @@ def failures_json(found: Sequence[Failure], since: str) -> dict[str, object]:
                 "by": each.by,
                 "site": each.site,
                 "row": each.row,
+                "short_bytes": each.short_bytes,
+                "card": each.card,
+                "pool": each.pool,
             }
             for each in found
+        ],
+        "relief": [
+            {
+                "endpoint": each.endpoint,
+                "class": each.cls,
+                "runbook": each.runbook,
+                "answer": relief_value(each.relief) if each.relief else None,
+                "why_not": each.why or None,
+            }
+            for each in advice
         ],
     }
 
 
-def failures_text(found: Sequence[Failure], since: str, out: Output) -> str:
-    """Counts by endpoint and class, then the latest events."""
+def failures_text(found: Sequence[Failure], since: str, advice: Sequence[Advice], out: Output) -> str:
+    """Counts by endpoint and class, then the latest events, then what would give that memory back."""
     if not found:
         return f"nothing ran out of memory since {since}, by what the journal shows"
     counts = Counter((each.endpoint or "(host)", each.cls, each.by) for each in found)
@@ -50,7 +65,12 @@ def failures_text(found: Sequence[Failure], since: str, out: Output) -> str:
     for each in found[-_SHOWN:]:
         room = max(20, out.width - 22)
         lines.append(f"{_time(each.at)}  {each.site if len(each.site) <= room else each.site[: room - 3] + '...'}")
-    lines += ["", "archonctl explain alert-memory-failures says which lever helps for which class"]
+    for way in advice:
+        lines.append("")
+        if way.relief is not None:
+            lines.append(relief_text(way.relief, out, endpoint=way.endpoint))
+        else:
+            lines.append(f"{way.endpoint}: {way.cls}: no plan can be made ({way.why}); archonctl explain {way.runbook}")
     return "\n".join(lines)
 
 

@@ -10,11 +10,12 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Literal
 
 from archonctl.memory.demand import MemoryClass
+from archonctl.observe.amounts import amount_in
 
 By = Literal["engine", "kernel", "driver", "systemd"]
 
@@ -40,6 +41,8 @@ class Pattern:
     context: bool
     example: str
     source: str
+    pool: bool = False
+    """A pool of the engine was there, and too small; else its memory was not to be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One event. ``site`` is the first line of it; ``endpoint`` is empty where nobody says whose it was."""
+    """One event. ``site`` is the first line of it; ``endpoint`` is empty where nobody says whose it was.
+
+    ``short_bytes`` and ``card`` are what its lines say was missing, and where; None where they do not. ``pool``: of a
+    pool of the engine, which was there and too small.
+    """
 
     at: float
     endpoint: str
@@ -63,6 +70,9 @@ class Failure:
     by: By
     site: str
     row: str
+    short_bytes: int | None = None
+    card: int | None = None
+    pool: bool = False
 
 
 @functools.cache
@@ -80,6 +90,7 @@ def patterns() -> tuple[Pattern, ...]:
             row.get("context", False),
             row["example"],
             row["source"],
+            row.get("pool", False),
         )
         for row in rows
     )
@@ -135,9 +146,14 @@ class Classifier:
         before, self._last[key] = self._last.get(key), line.at
         if before is not None and abs(line.at - before) <= ONE_EVENT_S:
             return []
-        failure = Failure(line.at, endpoint, cls, row.by, line.text.strip()[:_SITE_CHARS], row.id)
+        amount = amount_in(line.text)
+        failure = Failure(line.at, endpoint, cls, row.by, line.text.strip()[:_SITE_CHARS], row.id, pool=row.pool)
+        if amount is not None:
+            failure = replace(failure, short_bytes=amount.bytes, card=amount.card)
         if cls != "unknown":
-            self._pending.pop((endpoint, row.by), None)
+            first = self._pending.pop((endpoint, row.by), None)
+            if amount is None and first is not None:  # the line that came before this one had the figure
+                failure = replace(failure, short_bytes=first.short_bytes, card=first.card)
             return [failure]
         if not self._told_lately(endpoint, row.by, line.at):
             self._pending[endpoint, row.by] = failure

@@ -82,6 +82,7 @@ VERBS = {
     "plan",
     "plan-solve",
     "plan-sweep",
+    "plan-relief",
     "saved-plan",
     "fit",
     "models",
@@ -110,6 +111,7 @@ VERBS = {
     "logs",
     "failures",
     "watch",
+    "tiers-plan",
     "error",
 }
 _FILES = Registry().with_resources((f"{name}.json", Resource.from_contents(s)) for name, s in SCHEMAS.items())
@@ -721,6 +723,13 @@ _CHANGE: list[Change] = [
 WRONG: dict[str, list[Change]] = {
     "plan-solve-1": [(("answers", 0, "wanted"), "best"), (("solve",), []), (("plan", "verdict"), "ok")],
     "plan-sweep-1": [(("points", 0, "verdict"), "fine"), (("points",), []), (("points", 0, "values"), {"seqs": 3})],
+    "plan-relief-1": [(("class",), "vram"), (("ways", 0, "set"), {}), (("ways", 0, "gives_bytes"), 0)],
+    "tiers-plan-1": [
+        (("tiers",), []),
+        (("own_tiers", 0, "tokens", "low"), GONE),
+        (("losses", 0, "tier"), "tape"),
+        (("arrival", "decisions", 0, "reason"), "because"),
+    ],
     "saved-plan-1": [(("facts", "release"), GONE), (("facts", "mood"), "good"), (("plan", "verdict"), "ok")],
     "verdict-1": [(("action",), "judge"), (("stored", "verdict"), "fine"), (("file",), "")],
     "predictions-1": [(("action",), "score"), (("figures", 0, "unit"), None), (("figures", 0, "leg"), GONE)],
@@ -986,6 +995,8 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "plan-1": ask("plan", "env/archon.toml"),
         "plan-solve-1": ask("plan", "env/archon.toml", "--solve", "host-pool", schema="plan-solve"),
         "plan-sweep-1": ask("plan", "env/archon.toml", "--sweep", "seqs=3..4", schema="plan-sweep"),
+        "plan-relief-1": ask("plan", "env/archon.toml", "--relieve", "pool=512", schema="plan-relief"),
+        "tiers-plan-1": ask("tiers", "plan", "env/archon-pair.toml", "--to", "1.8.1", "--offline", schema="tiers-plan"),
         "saved-plan-1": _kept_plan(ask, folder / "a.plan.json"),
         "fit-1": ask("fit", "qwen3-14b", "--card", "T4"),
         "models-1": ask("models", "--card", "T4"),

@@ -195,7 +195,7 @@ def test_a_counter_is_there_before_it_counts_and_for_nothing_that_nobody_says() 
     }
     assert {each.labels for each in found[""]} == {("", "unknown", "kernel"), ("", "unknown", "driver")}
     classes = {each.labels[1] for each in found["a"] if each.labels[2] == "engine"}
-    assert classes == {"weights", "kv_cache", "ddr_cache", "offload", "scratchpad", "unknown"}
+    assert classes == {"weights", "kv_cache", "ddr_cache", "offload", "activation", "unknown"}
     assert all(each.value == 0 for rows in found.values() for each in rows)
     assert {each.metric for rows in found.values() for each in rows} == {"archon_memory_failures_total"}
 

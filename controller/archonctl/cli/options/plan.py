@@ -13,6 +13,7 @@ examples:
   archonctl plan env/tiny.toml --explain                the law with the numbers put in
   archonctl plan env/archon.toml --solve host-pool      the least host pool under which it holds
   archonctl plan env/archon.toml --solve len --sweep seqs=1..8
+  archonctl plan env/archon.toml --relieve pool=512     what gives the KV pool of each card 512 MiB more
   archonctl plan env/archon.toml --out archon.plan.json and later: archonctl apply archon.plan.json
   archonctl plan env/tiny.toml --sweep len=4k..128k:x2 --sweep kv-dtype=f16,q8_0
 
@@ -37,6 +38,12 @@ def configure(verb: argparse.ArgumentParser) -> None:
         "--oracle",
         action="store_true",
         help="ask the engine's own planner too (llama-fit-params or vLLM's, beside engine.binary, or engine.oracle)",
+    )
+    group.add_argument(
+        "--relieve",
+        metavar="CLASS[=MIB][@CARD|@host]",
+        help="a class of memory that ran out (archonctl failures): the least change that gives so much of it back; "
+        "'pool' for a KV pool that was there and too small",
     )
     group.add_argument(
         "--solve",

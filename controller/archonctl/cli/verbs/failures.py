@@ -13,6 +13,7 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.cli.failures_text import failures_json, failures_text
     from archonctl.observe.failure_journal import read
     from archonctl.observe.failures import classify
+    from archonctl.observe.relief import reliefs
     from archonctl.service.status import engine_kinds
 
     installed = all_installed(args.endpoints, out)
@@ -20,8 +21,9 @@ def run(args: Namespace, out: Output) -> int:
     found = [
         each for each in classify(read(args.since, engine_kinds(installed))) if named is None or each.endpoint in named
     ]
+    ways = reliefs(found, installed)
     if out.json:
-        out.value(failures_json(found, args.since))
+        out.value(failures_json(found, args.since, ways))
     else:
-        out.answer(failures_text(found, args.since, out))
+        out.answer(failures_text(found, args.since, ways, out))
     return 1 if found else 0

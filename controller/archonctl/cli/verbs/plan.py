@@ -26,6 +26,8 @@ def run(args: Namespace, out: Output) -> int:
     if (args.sweep or args.solve is not None) and (both := [name for name, on in asked.items() if on]):
         message = f"{both[0]} is about one declaration, --solve and --sweep are about many"
         raise UsageError("command-line-invalid", message, hint="ask it of the answer, with --set KEY=VALUE")
+    if args.relieve is not None:
+        return _relieve(args, out)
     answer: Callable[[Namespace, Output], PlanVerdict] = (
         _sweep if args.sweep else _solve if args.solve is not None else _plan
     )
@@ -88,6 +90,27 @@ def _consulted(loaded: LoadedEndpoint) -> Consulted:
     from archonctl.service.oracle import consult
 
     return consult(loaded, os.environ)
+
+
+def _relieve(args: Namespace, out: Output) -> int:
+    """0 where there is a way, 1 where the law knows none."""
+    from archonctl.cli.relief_text import question_of, relief_json, relief_text
+    from archonctl.host.load import load_host
+    from archonctl.plan.load import load_model
+    from archonctl.plan.relief import relieve
+    from archonctl.plan.trial import Trial
+
+    if args.sweep or args.solve is not None or args.explain or args.oracle:
+        message = "--relieve is a question of its own"
+        raise UsageError("command-line-invalid", message, hint="ask the others of the changed declaration, with --set")
+    question, loaded = question_of(args.relieve), endpoint_of(args, out)
+    with loaded.placing():
+        found = relieve(Trial(loaded.name, loaded.endpoint, load_host(loaded), load_model(loaded.endpoint)), question)
+    if out.json:
+        out.value(relief_json(loaded.name, found))
+    else:
+        out.answer(relief_text(found, out, endpoint=loaded.name))
+    return 0 if found.ways else 1
 
 
 def _solve(args: Namespace, out: Output) -> PlanVerdict:
