@@ -113,12 +113,16 @@ class EchoEngine:
         path = target.partition("?")[0]
         if path == "/slots":
             return _send(writer, 200, self.slots)
+        if path == "/props":
+            return _send(writer, 200, {"default_generation_settings": {"n_ctx": 4096}, "total_slots": 64})
         if path.startswith("/slots/"):
             return _send(writer, 200, {"id_slot": int(path.split("/")[2]), "n_erased": 1})
         try:
             body = json.loads(seen.body) if seen.body else {}
         except ValueError:
             return _send(writer, 400, {"error": {"message": "no JSON", "type": "invalid_request_error", "code": 400}})
+        if path.endswith("/input_tokens"):
+            return _send(writer, 200, {"input_tokens": 10 + len(json.dumps(body["messages"])) // 4})
         does = body.get("simulate", {})
         prompt = str(body.get("prompt") or (body.get("messages") or [{}])[-1].get("content") or "")
         await asyncio.sleep(does.get("wait_s", 0))

@@ -64,6 +64,11 @@ class Process:
         self.process.kill()
         self.process.wait()
 
+    def end(self) -> None:
+        """Kill it, if it runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
@@ -88,37 +93,41 @@ class Stand:
         return sum(slot["is_processing"] for slot in found) if found is not None else 0
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """This one without what steers archonctl, and with a state of its own."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("ARCHON")}
+    return kept | {"ARCHON_STATE_DIR": str(folder / "state")}
+
+
+@contextmanager
+def guard_before(
+    engine: Process, port: int, binary: Path, model: Path, folder: Path, options: tuple[str, ...] = ()
+) -> Iterator[Stand]:
+    """The guard of an engine that runs at a port of this machine."""
+    listen, admin = free(), free()
+    declaration = folder / "guarded.toml"
+    declaration.write_text(
+        f'[contract]\nseqs = 2\nlen = 1024\n[engine]\nkind = "llamacpp"\nversion = "b11434"\nbinary = "{binary}"\n'
+        f'[model]\npath = "{model}"\n[service]\nlisten = "127.0.0.1:{port}"\n'
+    )
+    argv = [str(CLI), "guard", str(declaration), "--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}"]
+    guard = Process([*argv, *options], folder / "guard.log", f"http://127.0.0.1:{admin}", environment(folder))
+    try:
+        guard.start()
+        yield Stand(engine, guard, f"http://127.0.0.1:{listen}", f"http://127.0.0.1:{admin}")
+    finally:
+        guard.end()
+
+
 @contextmanager
 def stand(server: Path, model: Path, folder: Path, *options: str, guard: tuple[str, ...] = ()) -> Iterator[Stand]:
     """Both of them, running. ``options`` are the engine's."""
-    port, listen, admin = free(), free(), free()
-    declaration = folder / "guarded.toml"
-    declaration.write_text(
-        f'[contract]\nseqs = 2\nlen = 1024\n[engine]\nkind = "llamacpp"\nversion = "b11434"\nbinary = "{server}"\n'
-        f'[model]\npath = "{model}"\n[service]\nlisten = "127.0.0.1:{port}"\n'
-    )
-    env = {k: v for k, v in os.environ.items() if not k.startswith("ARCHON")} | {
-        "ARCHON_STATE_DIR": str(folder / "state")
-    }
+    port = free()
     argv = [str(server), "-m", str(model), "--port", str(port), "-t", "1", "--no-webui", *options]
-    engine = Process(argv, folder / "engine.log", f"http://127.0.0.1:{port}", env)
-    argv = [
-        str(CLI),
-        "guard",
-        str(declaration),
-        "--listen",
-        f"127.0.0.1:{listen}",
-        "--admin",
-        f"127.0.0.1:{admin}",
-        *guard,
-    ]
-    proxy = Process(argv, folder / "guard.log", f"http://127.0.0.1:{admin}", env)
+    engine = Process(argv, folder / "engine.log", f"http://127.0.0.1:{port}", environment(folder))
     try:
         engine.start()
-        proxy.start()
-        yield Stand(engine, proxy, f"http://127.0.0.1:{listen}", f"http://127.0.0.1:{admin}")
+        with guard_before(engine, port, server, model, folder, guard) as both:
+            yield both
     finally:
-        for each in (proxy, engine):
-            if each.process is not None and each.process.poll() is None:
-                each.process.kill()
-                each.process.wait()
+        engine.end()

@@ -11,6 +11,7 @@ Engines differ in how a chat is counted; the first way that an engine knows is t
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
@@ -29,6 +30,8 @@ _TOKENIZE_FIELDS = """
     add_special_tokens mm_processor_kwargs media_io_kwargs
 """
 _TEMPLATE_FIELDS = frozenset(_TOKENIZE_FIELDS.split())
+_AGAIN_S = 5.0
+"""Between two tries to find a way (a choice: as often as the capacity is looked at)."""
 _KWARGS = ("documents", "reasoning_effort")
 """What vLLM's chat request hands to the template beside ``chat_template_kwargs`` (``build_chat_params``)."""
 
@@ -39,6 +42,7 @@ class Asking:
     def __init__(self, engine: str, post: Post) -> None:
         self._post = post
         self._way: Way | None = None
+        self._again_at = 0.0
         try:
             api = adapter(engine).api
             self._tokenize, self._field, self._extra = api.tokenize, api.tokenize_field, dict(api.tokenize_extra)
@@ -47,7 +51,7 @@ class Asking:
 
     def forget(self) -> None:
         """Another engine may answer now."""
-        self._way = None
+        self._way, self._again_at = None, 0.0
 
     async def text(self, text: str) -> int | None:
         """Tokens of a text, with what is put around it."""
@@ -68,8 +72,9 @@ class Asking:
         return None if way is None else await self._by(way, path, body)
 
     async def _known_way(self, body: Mapping[str, object]) -> Way | None:
-        """The first way that counts the least chat there is."""
-        if self._way is None:
+        """The first way that counts the least chat there is. Where none does, not every request asks again."""
+        if self._way is None and time.monotonic() >= self._again_at:
+            self._again_at = time.monotonic() + _AGAIN_S
             least: dict[str, object] = {"messages": [{"role": "user", "content": "x"}]}
             if "model" in body:
                 least["model"] = body["model"]
