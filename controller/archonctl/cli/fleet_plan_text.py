@@ -54,7 +54,9 @@ def _host(rows: Sequence[HostRow], out: Output) -> Iterator[str]:
     spare = {True: ", its loss is survived", False: ", its loss is NOT survived", None: ""}[first.survived]
     yield f"{out.paint(name, 'bold')}{count}  {word}{spare}"
     if first.problem is not None:
-        yield out.paint(f"    {first.problem}", "yellow")
+        problem = first.problem
+        said = str(problem) if len(rows) == 1 else f"{problem.code}: {problem.message} ({problem.hint})"
+        yield _wrapped("    ", said, out)
         return
     if first.together is not None:
         yield from _cards(first.together)

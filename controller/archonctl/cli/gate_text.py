@@ -15,11 +15,12 @@ def gate_text(report: GateReport, out: Output) -> str:
     """Grouped by file; ``path:line:column`` begins each line, so that editors can follow it."""
     blocks = []
     for path, group in groupby(report.findings, key=lambda finding: finding.place.path):
-        blocks.append("\n".join([out.paint(path or "(no file)", "bold"), *(_lines(one, out) for one in group)]))
+        blocks.append("\n".join([out.paint(path or "(no file)", "bold"), *(finding_lines(one, out) for one in group)]))
     return "\n\n".join([*blocks, _sum(report, out)])
 
 
-def _lines(finding: Finding, out: Output) -> str:
+def finding_lines(finding: Finding, out: Output) -> str:
+    """One finding with its place and its fix."""
     severity = out.paint(finding.severity, *_STYLE[finding.severity])
     lines = [f"  {finding.place}: {severity} {out.paint(finding.code, 'cyan')}", f"      {finding.message}"]
     if finding.fix:

@@ -104,7 +104,7 @@ class FleetPlan:
     @property
     def verdict(self) -> HostVerdict:
         """Short before invalid before unknown: what is proven first."""
-        words = {row.verdict for row in self.hosts if row.assigned or row.problem is not None}
+        words = {row.verdict for row in self.hosts if row.assigned or row.verdict == "invalid"}
         if any(row.wanted is not None and row.placed < row.wanted for row in self.endpoints if row.problem is None):
             words.add("short")
         if any(row.problem is not None for row in self.endpoints):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from archonctl.errors import ArchonError
 from archonctl.findings import Finding
 from archonctl.fleet.answer import EndpointRow, FleetPlan, HostRow
+from archonctl.fleet.gating import FleetGate
 from archonctl.fleet.together import OnHost, Together
 from archonctl.memory.interval import MIB
 
+GATE_SCHEMA = "archonctl.fleet-gate/1"
 PLAN_SCHEMA = "archonctl.fleet-plan/1"
 
 
@@ -41,6 +44,35 @@ def plan_json(plan: FleetPlan) -> dict[str, Any]:
         "hosts": [_host(row) for row in plan.hosts],
         "notes": list(plan.notes),
     }
+
+
+def gate_json(gate: FleetGate) -> dict[str, Any]:
+    """``docs/schemas/fleet-gate-1.json``."""
+    counts = Counter(host.word for host in gate.hosts)
+    return {
+        "schema": GATE_SCHEMA,
+        "result": gate.word,
+        "strict": gate.strict,
+        "counts": {word: counts[word] for word in ("clean", "refused", "invalid", "unread")},
+        "hosts": [
+            {
+                "name": host.known.name,
+                "result": host.word,
+                "problem": problem_json(host.known.problem),
+                "endpoints": [
+                    {"name": one.name, "declaration": str(one.declaration), "cards": cards_json(one.cards)}
+                    for one in host.known.host.endpoints
+                ],
+                "findings": findings_json(host.findings),
+            }
+            for host in gate.hosts
+        ],
+    }
+
+
+def cards_json(cards: tuple[int, ...] | None) -> list[int] | None:
+    """Indices; null where nobody said which."""
+    return None if cards is None else list(cards)
 
 
 def _moves(plan: FleetPlan) -> list[str]:

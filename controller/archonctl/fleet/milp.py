@@ -8,8 +8,11 @@ on it, as they are: such a loss becomes part of the model once a solution does n
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from typing import Literal
@@ -22,6 +25,20 @@ MOST_PATTERNS = 20_000
 """Sets over all kinds of sites; more are not solved but sorted."""
 MOST_ABSORBERS = 60_000
 _SLACK = 1e-6
+
+
+@contextmanager
+def _without_banner() -> Iterator[None]:
+    """HiGHS says its name on the process's stdout before it can be told not to, and stdout is the answer."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @dataclass
@@ -63,14 +80,9 @@ class _Model:
         lp.a_matrix_.start_ = starts.astype(np.int32)
         lp.a_matrix_.index_ = np.array(list(chain.from_iterable(row[2] for row in self.rows)), dtype=np.int32)
         lp.a_matrix_.value_ = np.array(list(chain.from_iterable(row[3] for row in self.rows)), dtype=float)
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        for name, value in (
-            ("log_to_console", False),
-            ("output_flag", False),
-            ("threads", 1),
-            ("random_seed", 0),
-            ("mip_rel_gap", 0.0),
-        ):
+        with _without_banner():
+            solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0), ("mip_rel_gap", 0.0)):
             solver.setOptionValue(name, value)
         solver.setOptionValue("mip_abs_gap", 0.5)  # every objective is a whole number
         solver.setOptionValue("time_limit", float(left))

@@ -16,10 +16,14 @@ HEAD = """# Where every endpoint lies, by `archonctl fleet plan`. An inventory o
 
 
 def placement_text(plan: FleetPlan, folder: Path) -> str:
-    """YAML; declarations below ``folder`` (where the file will lie) are written relative to it."""
+    """YAML; declarations below ``folder`` (where the file will lie) are written relative to it.
+
+    Hosts of which nothing is known are left out: what the inventory says of them stands.
+    """
     import yaml
 
-    hosts = {row.known.name: {"archon_endpoints": [_entry(one, folder) for one in row.assigned]} for row in plan.hosts}
+    known = [row for row in plan.hosts if row.known.hardware is not None]
+    hosts = {row.known.name: {"archon_endpoints": [_entry(one, folder) for one in row.assigned]} for row in known}
     return HEAD + yaml.safe_dump({"all": {"hosts": hosts}}, sort_keys=False, width=120, default_flow_style=None)
 
 

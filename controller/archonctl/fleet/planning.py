@@ -108,10 +108,11 @@ def _after(question: Asked, before: Placement, gone: tuple[str, ...], ask: Ask) 
 def _answer(
     question: Asked, problem: Problem, placement: Placement, ask: Ask, *, spare: int, before: Placement | None = None
 ) -> FleetPlan:
-    lost = _losses(problem, placement, ask) if spare and placement.complete else ()
+    asked_spare = bool(spare) and placement.complete
+    lost = _losses(problem, placement, ask) if asked_spare else ()
     weak = {host for loss in lost for host in loss.hosts}
     rows = tuple(
-        _row(question, site, placement.at[site], (site not in weak) if spare and placement.at[site] else None)
+        _row(question, site, placement.at[site], (site not in weak) if asked_spare and placement.at[site] else None)
         for site in problem.sites
     )
     endpoints = tuple(_endpoint_rows(question, problem, placement, before))

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from archonctl.cli.output import Output
-from archonctl.errors import UsageError
+
+EXIT = {"clean": 0, "refused": 4, "invalid": 2, "unread": 3}
 
 
 def configure(action: argparse.ArgumentParser) -> None:
     """Add its options."""
-    del action
+    action.add_argument("--strict", action="store_true", help="refuse on warnings too")
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    """Do it."""
-    del args, out
-    raise UsageError("command-line-invalid", "this action is not built yet")
+    """0 clean, 4 refused somewhere, 2 a host's variables are wrong, 3 nothing is known of a host."""
+    from archonctl.fleet.facts import facts_folder
+    from archonctl.fleet.gating import gate_fleet
+    from archonctl.fleet.inventory import read_inventory
+
+    inventory = read_inventory(args.inventory, os.environ, args.limit)
+    facts = facts_folder(args.inventory, os.environ, args.facts)
+    gate = gate_fleet(inventory, facts, os.environ, strict=args.strict)
+    if out.json:
+        from archonctl.fleet.as_json import gate_json
+
+        out.value(gate_json(gate))
+    else:
+        from archonctl.cli.fleet_gate_text import fleet_gate_text
+
+        out.answer(fleet_gate_text(gate, out))
+    return EXIT[gate.word]
