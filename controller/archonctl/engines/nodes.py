@@ -2,7 +2,7 @@
 
 vLLM: ``--nnodes``, ``--node-rank``, ``--master-addr`` (from 0.11.1, in its own flag table) and ``--headless`` on every
 node but the first, which alone has the API. SGLang: ``--nnodes``, ``--node-rank``, ``--dist-init-addr``
-(docs/references/multi_node_deployment of its repository). llama.cpp and radiance run on one node.
+(docs/examples/sglang/lws.yaml of kubernetes-sigs/lws). llama.cpp and radiance run on one node.
 """
 
 from __future__ import annotations
