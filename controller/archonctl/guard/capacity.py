@@ -140,7 +140,7 @@ class CapacityWatch:
         """``on_new_engine`` is called where another process, or one that states something else, answers now."""
         self._loaded, self._installed, self._environ = loaded, installed, environ
         self._on_new_engine, self._trouble = on_new_engine, trouble
-        self._disk, self._live = OnDisk(), Live()
+        self._disk, self._live, self._said = OnDisk(), Live(), ""
         self.capacity = Capacity()
 
     async def refresh(self) -> Capacity:
@@ -159,9 +159,12 @@ class CapacityWatch:
         return self.capacity
 
     def _look(self) -> tuple[OnDisk, Live]:
+        disk, said = OnDisk(), ""
         try:
             disk = on_disk(self._loaded.name, self._installed, self._environ, self._disk)
         except ArchonError as err:
-            self._trouble(f"{err.code}: {err.message}")
-            disk = OnDisk()
+            said = f"{err.code}: {err.message}"
+        if said and said != self._said:
+            self._trouble(said)
+        self._said = said
         return disk, live_of(self._loaded.endpoint)
