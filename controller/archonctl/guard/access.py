@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 _PATH_CHARS = 120
 _LINES = 10_000
+_EVERY_S = 0.2
 
 
 @dataclass
@@ -47,7 +48,8 @@ class AccessLog:
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
-        self._lines: queue.Queue[str | None] = queue.Queue(_LINES)
+        self._lines: deque[str] = deque()
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
         self.dropped = 0
 
@@ -56,22 +58,24 @@ class AccessLog:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        try:
-            self._lines.put(None, timeout=1.0)
-        except queue.Full:
-            return
+        self._ended.set()
         self._thread.join(2.0)
 
     def put(self, text: str) -> None:
-        """Log a line; never waits."""
-        try:
-            self._lines.put_nowait(text)
-        except queue.Full:
+        """Log a line; never waits, and wakes nobody: that would cost each request a change of threads."""
+        if len(self._lines) < _LINES:
+            self._lines.append(text)
+        else:
             self.dropped += 1
 
     def _run(self) -> None:
-        while (text := self._lines.get()) is not None:
-            self._write(text)
-            if self.dropped:
-                missing, self.dropped = self.dropped, 0
-                self._write(f"{missing} lines were dropped: the log was not taken in time")
+        while not self._ended.wait(_EVERY_S):
+            self._flush()
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._lines:
+            self._write(self._lines.popleft())
+        if self.dropped:
+            missing, self.dropped = self.dropped, 0
+            self._write(f"{missing} lines were dropped: the log was not taken in time")
