@@ -17,7 +17,7 @@ from archonctl.observe.endpoint_look import StartLimit, Verdicts, state_look, un
 from archonctl.observe.engine_look import engine_look
 from archonctl.observe.failure_watch import FailureWatch
 from archonctl.observe.host_look import host_look
-from archonctl.observe.plan_look import capacity_look, plan_look
+from archonctl.observe.plan_look import capacity_look, parked_look, plan_look
 from archonctl.observe.values import Sample
 from archonctl.probe.faults import Fault
 from archonctl.release.load import StoredRelease
@@ -194,7 +194,8 @@ def _settled(future: Future[None], timeout_s: float) -> None:
 
 def _plan(name: str, release: StoredRelease) -> list[Sample]:
     host, plan = load_host(release.loaded), plan_here(release.loaded)
-    samples = plan_look(name, plan) + capacity_look(name, "host", None, host_capacity(host))
+    samples = plan_look(name, plan) + parked_look(name, release.loaded.endpoint, plan)
+    samples += capacity_look(name, "host", None, host_capacity(host))
     for card in host.cards:
         samples += capacity_look(name, "device", card.index, card_capacity(card))
     return samples

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from archonctl.deployment.schema import Endpoint
 from archonctl.memory.demand import Capacity, Fit
 from archonctl.memory.interval import MIB
 from archonctl.observe.values import Sample, sample
+from archonctl.plan.parked import expected_hits, parked
 from archonctl.plan.values import Plan
 
 
@@ -37,6 +39,21 @@ def capacity_look(name: str, scope: str, card: int | None, capacity: Capacity) -
         samples.append(sample("archon_capacity_bytes", *where, value=capacity.total_bytes))
     if capacity.free_known:
         samples.append(sample("archon_capacity_free_bytes", *where, value=capacity.free_bytes))
+    return samples
+
+
+def parked_look(name: str, endpoint: Endpoint, plan: Plan) -> list[Sample]:
+    """What the engine's own caches hold of parked conversations, and the hits to expect of them and of the pool."""
+    held = {each.cache.row.tier: each.tokens for each in parked(endpoint, plan)}
+    samples = [
+        sample("archon_parked_capacity_tokens", name, tier, value=int(tokens.low))
+        for tier, tokens in held.items()
+        if tokens is not None
+    ]
+    pool = plan.forecast.kv_tokens.best if plan.forecast.kv_tokens else None
+    expected = expected_hits(endpoint, pool, sum(tokens.low for tokens in held.values() if tokens))
+    if expected is not None:
+        samples.append(sample("archon_prefix_hit_expected_ratio", name, value=expected))
     return samples
 
 

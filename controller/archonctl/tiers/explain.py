@@ -73,7 +73,7 @@ def explain(
     own = own_tiers(endpoint, plan, prefill)
     board = _board(endpoint, plan, host, evidence, price, prefill, own)
     arriving = price.bytes_of(endpoint.contract.len) if price else None
-    held = sum(each.parked.tokens.best for each in own if each.parked.tokens and each.taken)
+    held = sum(each.parked.tokens.low for each in own if each.parked.tokens and each.taken)
     return TiersPlan(
         name,
         endpoint.engine.kind,
