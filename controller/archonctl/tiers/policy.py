@@ -228,8 +228,9 @@ class _Work:
     def _why_kept(self, item: Item, pressed: tuple[str, ...]) -> Reason:
         if self.board.tier(item.tier).capacity_bytes is None:
             return Reason.UNKNOWN_CAPACITY
-        left = any(each.item.tier == item.tier for each in self.moves.values())
-        return Reason.RELIEVED_BY_OTHERS if left or item.tier in pressed else Reason.UNDER_MARK
+        if item.tier not in pressed and all(each.item.tier != item.tier for each in self.moves.values()):
+            return Reason.UNDER_MARK
+        return self._stuck(item) or Reason.RELIEVED_BY_OTHERS
 
 
 def _down(tier: Tier) -> Action:
