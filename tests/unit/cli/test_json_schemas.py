@@ -33,6 +33,10 @@ from archonctl.errors import ArchonError
 from archonctl.findings import Finding
 from archonctl.fit.values import FitVerdict as FitWord
 from archonctl.fit.values import RefusalCode, Split
+from archonctl.fleet.gating import GateWord
+from archonctl.fleet.sidecar.answers import verdict_value
+from archonctl.fleet.sidecar.watch import Watch, Word
+from archonctl.fleet.together import HostVerdict
 from archonctl.ledger.grammar import ENGINES, grammar
 from archonctl.ledger.reader import LedgerReader
 from archonctl.memory.demand import FitVerdict, MemoryClass, Scope
@@ -52,6 +56,7 @@ from archonctl.plan.values import PlanVerdict
 from archonctl.probe.stored import read_stored
 from archonctl.probe.values import Depth, Leg, LegStatus, Verdict, VerdictWord
 from archonctl.probe.verdict import judge, verdict_json
+from archonctl.release.load import load_release
 from archonctl.service import procfs
 from archonctl.service.carry import ApplyResult, Outcome
 from archonctl.service.drift import Drift
@@ -112,6 +117,10 @@ VERBS = {
     "failures",
     "watch",
     "tiers-plan",
+    "fleet-plan",
+    "fleet-gate",
+    "fleet-route",
+    "sidecar",
     "error",
 }
 _FILES = Registry().with_resources((f"{name}.json", Resource.from_contents(s)) for name, s in SCHEMAS.items())
@@ -258,6 +267,9 @@ ENUMS = [
     ("fit-1", ("$defs", "refusal", "properties", "code"), RefusalCode),
     ("fit-1", ("$defs", "choice", "properties", "split"), Split),
     ("models-1", ("$defs", "result", "properties", "verdict"), FitWord),
+    ("fleet-plan-1", ("properties", "verdict"), HostVerdict),
+    ("fleet-gate-1", ("properties", "result"), GateWord),
+    ("sidecar-1", ("properties", "word"), Word),
     ("inspect-1", ("$defs", "layer", "properties", "attention"), AttentionKind),
     ("inspect-1", ("$defs", "recurrent", "properties", "kind"), RecurrentKind),
     ("inspect-1", ("$defs", "tensor_bytes", "properties", "class"), TensorClass),
@@ -730,6 +742,34 @@ WRONG: dict[str, list[Change]] = {
         (("losses", 0, "tier"), "tape"),
         (("arrival", "decisions", 0, "reason"), "because"),
     ],
+    "fleet-plan-1": [
+        (("verdict",), "fits"),
+        (("hosts", 0, "verdict"), "unread"),
+        (("hosts", 0, "cards", 0, "free_mib"), -1),
+        (("endpoints", 0, "replicas", "placed"), None),
+        (("moves", 0, "to"), ""),
+        (("spare", "losses"), [{"hosts": []}]),
+        (("placement", "proven"), "yes"),
+    ],
+    "fleet-gate-1": [
+        (("result",), "ok"),
+        (("hosts", 0, "result"), "unknown"),
+        (("hosts", 0, "findings", 0, "severity"), "fatal"),
+        (("counts", "unread"), GONE),
+    ],
+    "fleet-route-1": [
+        (("target",), "haproxy"),
+        (("text",), ""),
+        (("backends", 0, "weight"), -1),
+        (("backends", 0, "state"), "ok"),
+        (("backends", 0, "seqs"), 0),
+    ],
+    "sidecar-1": [
+        (("word",), "ready"),
+        (("release",), "abc"),
+        (("reasons",), [""]),
+        (("probe",), {}),
+    ],
     "saved-plan-1": [(("facts", "release"), GONE), (("facts", "mood"), "good"), (("plan", "verdict"), "ok")],
     "verdict-1": [(("action",), "judge"), (("stored", "verdict"), "fine"), (("file",), "")],
     "predictions-1": [(("action",), "score"), (("figures", 0, "unit"), None), (("figures", 0, "leg"), GONE)],
@@ -997,12 +1037,16 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "plan-sweep-1": ask("plan", "env/archon.toml", "--sweep", "seqs=3..4", schema="plan-sweep"),
         "plan-relief-1": ask("plan", "env/archon.toml", "--relieve", "pool=512", schema="plan-relief"),
         "tiers-plan-1": ask("tiers", "plan", "env/archon-pair.toml", "--to", "1.8.1", "--offline", schema="tiers-plan"),
+        "fleet-plan-1": ask("fleet", "plan", *_fleet(folder), schema="fleet-plan"),
+        "fleet-gate-1": ask("fleet", "gate", *_fleet(folder)[:2], schema="fleet-gate"),
+        "fleet-route-1": _route(ask, folder),
         "saved-plan-1": _kept_plan(ask, folder / "a.plan.json"),
         "fit-1": ask("fit", "qwen3-14b", "--card", "T4"),
         "models-1": ask("models", "--card", "T4"),
         "models-show-1": ask("models", "show", "qwen3-next-80b-a3b", schema="models-show"),
         "models-add-1": added_json(_entry(tiny_gguf("qwen3moe")), None),
         "render-1": ask("render", "env/archon.toml", "--out", folder / "release"),
+        "sidecar-1": _beside(folder / "release"),
         "up-1": _check(up),
         "probe-1": up["probe"],
         "ledger-1": up["ledger"],
@@ -1025,6 +1069,30 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "stop-1": {"schema": "archonctl.stop/1", "endpoint": "small", "stopped": None},
         "error-1": ask("explain", "no-such-code", code=2, schema="error"),
     }
+
+
+def _fleet(folder: Path) -> tuple[str | Path, ...]:
+    """Two hosts with the archon endpoint on one of them, and a fleet file that wants one on the other."""
+    variables = {"archon_host_profile": str(REPOSITORY / "env" / "hosts" / "archon.toml")}
+    lying = variables | {"archon_endpoints": [str(REPOSITORY / "env" / "archon.toml")]}
+    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": {"gpu1": lying, "gpu2": variables}}}))
+    (folder / "fleet.toml").write_text(
+        f'[endpoints.archon]\ndeclaration = "{REPOSITORY / "env" / "archon.toml"}"\nhosts = ["gpu2"]\n'
+    )
+    return "-i", folder / "hosts.yml", folder / "fleet.toml"
+
+
+def _route(ask: Ask, folder: Path) -> Value:
+    """The file for nginx of a fleet that nobody looked at."""
+    seen = folder / "status.json"
+    seen.write_text(json.dumps({"schema": "archonctl.fleet-hosts/1", "action": "status", "hosts": []}))
+    words = ("--target", "nginx", "--from", seen, "--force")
+    return ask("fleet", "route", *_fleet(folder)[:2], *words, schema="fleet-route")
+
+
+def _beside(folder: Path) -> Value:
+    """A sidecar whose engine does not answer yet."""
+    return _check(json.loads(json.dumps(verdict_value(Watch(load_release(folder), None)))))
 
 
 def _kept_plan(ask: Ask, path: Path) -> Value:

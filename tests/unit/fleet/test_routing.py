@@ -10,12 +10,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archonctl.cli.fleet.route import TARGETS
 from archonctl.errors import DeclarationError, GateRefusal, HostRefusal, UsageError
 from archonctl.fleet.backends import Backend
 from archonctl.fleet.inventory import Assigned, FleetHost, Inventory
 from archonctl.fleet.routing.rotation import LARGEST_WEIGHT, rotations
 from archonctl.fleet.routing.seen import backends_seen
-from archonctl.fleet.routing.text import RENDERERS
+from archonctl.fleet.routing.text import RELOAD, RENDERERS
 from archonctl.fleet.routing.write import write_route
 from support.routes import backend, inventory, row, told
 
@@ -163,9 +164,9 @@ def test_vllm_router_is_told_its_workers_and_serves_one_endpoint() -> None:
         RENDERERS["vllm-router"](one).splitlines()[1]
         == "VLLM_ROUTER_ARGS=--worker-urls http://h:1 http://h:3 --max-concurrent-requests 6"
     )
+    two = rotations((backend("a", "h:1", True), backend("a", "h:2", True, endpoint="other")))
     with pytest.raises(UsageError, match="2 endpoints: chat, other"):
-        two = (backend("a", "h:1", True), backend("a", "h:2", True, endpoint="other"))
-        RENDERERS["vllm-router"](rotations(two))
+        RENDERERS["vllm-router"](two)
 
 
 def test_prometheus_sees_what_is_broken_too() -> None:
@@ -177,6 +178,11 @@ def test_prometheus_sees_what_is_broken_too() -> None:
         (["h:1"], "engine"),
         (["k:2"], "engine"),
     ]
+
+
+def test_every_target_is_offered_rendered_and_published(repository: Path) -> None:
+    schema = json.loads((repository / "docs/schemas/fleet-route-1.json").read_text())
+    assert set(schema["properties"]["target"]["enum"]) == set(TARGETS) == set(RENDERERS) == set(RELOAD)
 
 
 def test_a_file_is_written_whole_once_and_behind_a_link(tmp_path: Path) -> None:
