@@ -10,6 +10,7 @@ Engines differ in how a chat is counted; the first way that an engine knows is t
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -43,6 +44,7 @@ class Asking:
         self._post = post
         self._way: Way | None = None
         self._again_at = 0.0
+        self._finding = asyncio.Lock()
         try:
             api = adapter(engine).api
             self._tokenize, self._field, self._extra = api.tokenize, api.tokenize_field, dict(api.tokenize_extra)
@@ -73,16 +75,20 @@ class Asking:
 
     async def _known_way(self, body: Mapping[str, object]) -> Way | None:
         """The first way that counts the least chat there is. Where none does, not every request asks again."""
-        if self._way is None and time.monotonic() >= self._again_at:
-            self._again_at = time.monotonic() + _AGAIN_S
-            least: dict[str, object] = {"messages": [{"role": "user", "content": "x"}]}
-            if "model" in body:
-                least["model"] = body["model"]
-            for way in _WAYS:
-                if await self._by(way, "/v1/chat/completions", least) is not None:
-                    self._way = way
-                    break
+        async with self._finding:
+            if self._way is None and time.monotonic() >= self._again_at:
+                self._way = await self._find_way(body)
+                self._again_at = time.monotonic() + _AGAIN_S
         return self._way
+
+    async def _find_way(self, body: Mapping[str, object]) -> Way | None:
+        least: dict[str, object] = {"messages": [{"role": "user", "content": "x"}]}
+        if "model" in body:
+            least["model"] = body["model"]
+        for way in _WAYS:
+            if await self._by(way, "/v1/chat/completions", least) is not None:
+                return way
+        return None
 
     async def _by(self, way: Way, path: str, body: Mapping[str, object]) -> int | None:
         if way == "input-tokens":

@@ -20,7 +20,7 @@ from functools import partial
 from hashlib import blake2b
 
 from archonctl.guard.cache import Cache
-from archonctl.guard.contents import Contents, digest_of, most_tokens
+from archonctl.guard.contents import STAND_IN, Contents, digest_of, most_tokens
 from archonctl.guard.counting import Asking, Post
 from archonctl.guard.metrics import GuardMetrics
 from archonctl.guard.prompt import Prompt, Text
@@ -136,18 +136,19 @@ class TokenCounter:
         return (tokens,)
 
     async def _ask_chat(self, prompt: Prompt, contents: Contents) -> int | None:
-        """By the engine's own count of the chat; where it has none, by its shape and each of its texts."""
+        """By the engine's own count of the chat; where it has none, by its shape, in which each of its texts takes the
+        place of a stand-in. What a tokenizer puts around a text is in both counts."""
         if await self._asking.counts_chats(prompt.form, contents.shape()):
             return await self._asking.chat(prompt.form, prompt.path, prompt.body)
-        total = await self._shape(prompt, contents, len(contents.chain))
-        if total is None or total == _LAWLESS:
+        shape, one = await self._shape(prompt, contents, len(contents.chain)), await self._count_text(STAND_IN)
+        if shape is None or shape == _LAWLESS or one is None:
             return None
         for text in contents.texts:
             tokens = await self._count_text(text)
             if tokens is None:
                 return None
-            total += tokens
-        return total
+            shape += tokens - one
+        return shape
 
     async def _texts(self, ask: Ask, prompt: Prompt) -> Ask:
         if all(isinstance(text, int) for text in prompt.texts) and prompt.form != "infill":
@@ -167,7 +168,7 @@ class TokenCounter:
         """What the engine puts around a text: its count of one letter, and one more, since a space before it may be a
         piece with the letter and not with what another text begins with."""
         if self._added is None:
-            one = await self._asking.text("x")
+            one = await self._asking.text(STAND_IN)
             if one is None:
                 return ADDED_TOKENS
             self._added = one + 1

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.engine
 DECLARATION = """
 [contract]
 seqs = 2
-len = 1024
+len = 512
 [engine]
 kind = "llamacpp"
 version = "b11434"
@@ -98,7 +98,7 @@ def guarded(
         f"http://127.0.0.1:{admin}",
         env,
     )
-    found.up(2816)
+    found.up(1280)
     options = ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}", "--wait", "200"]
     guard = Process([str(CLI), "guard", str(found.declaration), *options], folder / "guard.log", found.admin, env)
     try:
@@ -110,8 +110,8 @@ def guarded(
 
 
 def full(number: int) -> dict[str, Any]:
-    """A conversation of 1,000 tokens, that has nothing in common with another one."""
-    return {"prompt": [5 + number] * 960, "max_tokens": 40, "ignore_eos": True}
+    """A conversation of 450 tokens, that has nothing in common with another one."""
+    return {"prompt": [5 + number] * 430, "max_tokens": 20, "ignore_eos": True}
 
 
 def together(guarded: Guarded, count: int, url: str = "") -> list[int]:
@@ -122,13 +122,13 @@ def together(guarded: Guarded, count: int, url: str = "") -> list[int]:
 def test_three_conversations_asked_of_a_pool_of_two_point_eight_are_all_answered(guarded: Guarded) -> None:
     assert together(guarded, 3, f"http://127.0.0.1:{guarded.port}") == [500] * 3, "what the engine does by itself"
     assert together(guarded, 3) == [200] * 3
-    assert guarded.metric("archon_guard_held_high_water_tokens") == 2000
-    assert guarded.metric("archon_guard_plan_margin_tokens") == 816 - 1000
+    assert guarded.metric("archon_guard_held_high_water_tokens") == 900
+    assert guarded.metric("archon_guard_plan_margin_tokens") == 1280 - 900 - 450
 
 
 def test_a_long_one_gets_in_beside_a_stream_of_short_ones(guarded: Guarded) -> None:
-    short = {"prompt": [3] * 200, "max_tokens": 10, "ignore_eos": True}
-    long = {"prompt": [4] * 2780, "max_tokens": 20, "ignore_eos": True}
+    short = {"prompt": [3] * 100, "max_tokens": 5, "ignore_eos": True}
+    long = {"prompt": [4] * 1260, "max_tokens": 20, "ignore_eos": True}
     with ThreadPoolExecutor(12) as pool:
         asked = [pool.submit(guarded.post, "/v1/completions", short) for _ in range(5)]
         asked.append(pool.submit(guarded.post, "/v1/completions", long))
@@ -137,14 +137,14 @@ def test_a_long_one_gets_in_beside_a_stream_of_short_ones(guarded: Guarded) -> N
 
 
 def test_what_can_never_fit_is_told_what_would(guarded: Guarded) -> None:
-    asked = {"messages": [{"role": "user", "content": "word " * 200}], "max_tokens": 5_000, "ignore_eos": True}
+    asked = {"messages": [{"role": "user", "content": "word " * 235}], "max_tokens": 5_000, "ignore_eos": True}
     code, answer = guarded.post("/v1/chat/completions", asked)
     error = answer["error"]
     assert (code, error["code"], error["type"]) == (400, "request-over-window", "invalid_request_error")
     largest = error["capacity"]["largest_max_tokens"]
     code, answer = guarded.post("/v1/chat/completions", {**asked, "max_tokens": largest})
     assert code == 200
-    assert answer["usage"]["total_tokens"] == 2816, "the count was exact: the engine fills its window to the token"
+    assert answer["usage"]["total_tokens"] == 1280, "the count was exact: the engine fills its window to the token"
     code, answer = guarded.post("/v1/chat/completions", {**asked, "max_tokens": largest + 1})
     assert (code, answer["error"]["capacity"]["largest_max_tokens"]) == (400, largest)
 
@@ -152,12 +152,12 @@ def test_what_can_never_fit_is_told_what_would(guarded: Guarded) -> None:
 def test_an_answer_that_nobody_bounds_ends_with_the_declared_conversation(guarded: Guarded) -> None:
     asked = {"messages": [{"role": "user", "content": "hello"}], "ignore_eos": True}
     code, answer = guarded.post("/v1/chat/completions", asked)
-    assert (code, answer["usage"]["total_tokens"], answer["choices"][0]["finish_reason"]) == (200, 1024, "length")
+    assert (code, answer["usage"]["total_tokens"], answer["choices"][0]["finish_reason"]) == (200, 512, "length")
 
 
 def test_another_start_s_capacity_is_taken_over(guarded: Guarded) -> None:
     guarded.archonctl("stop", str(guarded.declaration))
-    guarded.up(2304)
-    wait_for(lambda: get(f"{guarded.admin}/health")["pool_tokens"] == 2304, what="the new pool")
-    code, answer = guarded.post("/v1/completions", {"prompt": [3] * 2300, "max_tokens": 100})
-    assert (code, answer["error"]["capacity"]["budget_tokens"]) == (400, 2304)
+    guarded.up(1024)
+    wait_for(lambda: get(f"{guarded.admin}/health")["pool_tokens"] == 1024, what="the new pool")
+    code, answer = guarded.post("/v1/completions", {"prompt": [3] * 1020, "max_tokens": 100})
+    assert (code, answer["error"]["capacity"]["budget_tokens"]) == (400, 1024)
