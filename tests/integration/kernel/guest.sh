@@ -54,6 +54,20 @@ fact nobody-check-short nobody "$PREFLIGHT" --check "$place/x.env"
 fact nobody-writes nobody bash -c "echo 1 >$knob"
 fact nobody-raises nobody "$PREFLIGHT" --raise --wait 0 "$place/x.env"
 fact untouched show
+# as the init container of a pod: root without a capability, /sys read-only but for what is mounted over it
+pod() {
+  unshare --mount bash -c '
+    [[ $1 == closed ]] || mount --bind "${2%/*}" "${2%/*}"
+    mount -o remount,bind,ro /sys && shift 2 &&
+      exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"' - "$1" "$knob" "${@:2}"
+}
+floor 1200
+fact pod-closed pod closed "$PREFLIGHT" --raise --wait 0 "$place/x.env"
+fact pod pod open "$PREFLIGHT" --raise --wait 0 "$place/x.env"
+fact pod-raised show
+fact pod-capabilities pod open grep ^CapEff: /proc/self/status
+fact pod-writes-elsewhere pod open bash -c 'echo 1 >/sys/module/printk/parameters/time'
+echo "$default" >$knob
 floor 1200 TTM_TARGET_MIB=1500
 fact raise preflight --raise
 fact raised show

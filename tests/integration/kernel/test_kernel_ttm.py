@@ -165,3 +165,12 @@ def test_the_units_limit_of_locked_memory_is_real_for_an_ordinary_account(facts:
 
 def number_of_lines(fact: str) -> int:
     return int(fact.partition(" ")[0])
+
+
+def test_root_without_a_capability_raises_the_limit_through_one_writable_mount(facts: Facts) -> None:
+    """What ``render --target kubernetes`` gives the init container: no privilege, and nothing else of /sys."""
+    assert facts["pod-capabilities"] == "CapEff:\t0000000000000000\nexit=0\n"
+    assert "refused: ttm-cap-not-raised: " in facts["pod-closed"]
+    assert facts["pod"].endswith("ttm-preflight: ok vm\nexit=0\n")
+    assert number(facts, "pod-raised") == 1200 * 256
+    assert "Read-only file system" in facts["pod-writes-elsewhere"]
