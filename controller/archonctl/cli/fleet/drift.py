@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 
+from archonctl.cli.fleet.hosts import at_once, carry_out
 from archonctl.cli.output import Output
-from archonctl.errors import UsageError
 
 
 def configure(action: argparse.ArgumentParser) -> None:
     """Add its options."""
-    del action
+    at_once(action)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
-    """Do it."""
-    del args, out
-    raise UsageError("command-line-invalid", "this action is not built yet")
+    """Look at every host; what was seen of cards and RAM is kept."""
+    from archonctl.fleet.rollout.run import Asked
+
+    return carry_out(args, out, Asked("drift", forks=args.forks, facts=args.facts, timeout_s=300))

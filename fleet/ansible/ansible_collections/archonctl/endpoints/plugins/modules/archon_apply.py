@@ -64,6 +64,10 @@ release:
   returned: when there is one
   type: str
   sample: 0a702ef1c1d2e3f4
+previewed:
+  description: Whether it was only looked at, as in check mode.
+  returned: always
+  type: bool
 busy:
   description: Whether another archonctl has the endpoint right now; C(error) names it.
   returned: always
@@ -91,7 +95,7 @@ def main():
     answer = ask(module, *words, *([] if module.params["rollback"] else ["--no-rollback"]))
     value = {} if answer.is_error else answer.value
     changed = would_change(value) if module.check_mode else was_changed(value)
-    found = {"changed": changed, "busy": answer.error.get("code") == BUSY}
+    found = {"changed": changed, "previewed": module.check_mode, "busy": answer.error.get("code") == BUSY}
     if value:
         files = ["\n".join([each["file"], *each["lines"]]) for each in value.get("differences") or []]
         found.update(outcome=value.get("outcome"), release=value.get("release"))

@@ -75,12 +75,14 @@ ansible_facts:
           returned: when asked for
 """
 
+import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.archonctl.endpoints.plugins.module_utils.command import COMMON, ask
 
 WORDS = {"host": ("host", "show"), "endpoints": ("status",), "drift": ("drift",)}
+LISTING = "/usr/lib/archon/installed.json"
 FINE = (0, 1, 3, 8)
 """How a look may end; a broken contract is a fact, too."""
 
@@ -94,14 +96,22 @@ def main():
     program = module.params["executable"]
     facts = {"installed": os.access(program, os.X_OK)}
     if facts["installed"]:
-        out = module.run_command([program, "--version"])[1]
-        facts["version"] = out.strip().rpartition(" ")[2]
+        facts["version"] = version()
         for name in module.params["gather"]:
             answer = ask(module, *WORDS[name])
             if answer.is_error or answer.exit_code not in FINE:
                 answer.fail(module, " ".join(WORDS[name]), changed=False)
             facts[name] = answer.value["host" if name == "host" else "endpoints"]
     module.exit_json(changed=False, ansible_facts={"archon": facts})
+
+
+def version():
+    """The version that was installed; None where that is not written down."""
+    try:
+        with open(LISTING, encoding="utf-8") as file:
+            return json.load(file)["version"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 if __name__ == "__main__":

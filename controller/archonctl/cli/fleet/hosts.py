@@ -1,0 +1,63 @@
+"""What ``apply``, ``probe``, ``status`` and ``drift`` of a fleet have in common."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from archonctl.cli.output import Output
+
+if TYPE_CHECKING:
+    from archonctl.fleet.rollout.run import Asked
+
+
+def at_once(action: argparse.ArgumentParser) -> None:
+    """How many hosts are asked at once."""
+    action.add_argument("--forks", type=whole, default=10, metavar="N", help="hosts asked at once (default: 10)")
+
+
+def depth(action: argparse.ArgumentParser) -> None:
+    """How deep a verdict looks, and for how long at most."""
+    action.add_argument(
+        "--verify",
+        choices=("ledger", "admission", "full"),
+        default="full",
+        help="how deep: the boot log only; full-height requests admitted; held at once until all answered (default)",
+    )
+    action.add_argument(
+        "--timeout",
+        type=whole,
+        default=3600,
+        metavar="S",
+        help="seconds for each endpoint until it is interrupted there, which undoes a change (default: 3600)",
+    )
+
+
+def whole(text: str) -> int:
+    """A whole number from 1 to 100,000, as an option's type."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= 100_000:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 100,000, got {text!r}")
+    return value
+
+
+def carry_out(args: argparse.Namespace, out: Output, asked: Asked) -> int:
+    """Read the inventory, run, present."""
+    import os
+
+    from archonctl.cli.fleet_text import HostsTalker, fleet_text
+    from archonctl.fleet.inventory import read_inventory
+    from archonctl.fleet.rollout.as_json import fleet_json
+    from archonctl.fleet.rollout.run import run_over
+
+    inventory = read_inventory(args.inventory, os.environ, args.limit)
+    with HostsTalker(out) as talker:
+        result = run_over(inventory, asked, os.environ, talker.see)
+    if out.json:
+        out.value(fleet_json(result))
+    else:
+        out.answer(fleet_text(result, out))
+    return result.exit_code

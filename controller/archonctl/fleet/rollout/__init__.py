@@ -1,0 +1,1 @@
+"""What Ansible carries out on many hosts, followed host by host into one result."""

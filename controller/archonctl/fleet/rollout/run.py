@@ -1,0 +1,208 @@
+"""``archonctl fleet apply``, ``probe``, ``status``, ``drift``: a playbook over an inventory, and what became of it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from archonctl.errors import HostRefusal, UsageError
+from archonctl.fleet.facts import facts_folder
+from archonctl.fleet.inventory import FleetHost, Inventory
+from archonctl.fleet.rollout.follow import HostFollower
+from archonctl.fleet.rollout.happenings import Happening, happening_of
+from archonctl.fleet.rollout.keep import keep_facts
+from archonctl.fleet.rollout.lock import rollout_lock
+from archonctl.fleet.rollout.playbook import TASK_SLACK_S, Play, Running, running
+from archonctl.fleet.rollout.values import Action, Fault, FleetResult, HostResult
+from archonctl.probe.values import Depth
+from archonctl.service.interrupts import Interrupted, Interrupts
+from archonctl.service.operator import operator
+
+PLAYBOOKS: dict[Action, str] = {"apply": "rolling", "probe": "probe", "status": "status", "drift": "drift"}
+
+Watch = Callable[[Happening, HostResult], None]
+"""Told of everything that happens, with the host's result as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run shall do. ``serial`` is how many hosts are changed at once after the canary (the first host where
+    none is named), ``timeout_s`` bounds the change of one endpoint."""
+
+    action: Action
+    canary: str = ""
+    serial: int = 1
+    forks: int = 10
+    check: bool = False
+    depth: Depth = "full"
+    timeout_s: int = 3600
+    facts: str = ""
+
+
+def run_over(
+    inventory: Inventory, asked: Asked, environ: Mapping[str, str], watch: Watch = lambda _what, _host: None
+) -> FleetResult:
+    """Run it, and say what became of every host; never raises for a host.
+
+    Raises UsageError ``fleet-ansible-missing``, ``fleet-host-unknown`` (the canary), ``fleet-nothing-declared``,
+    HostRefusal ``fleet-busy`` and ``fleet-ansible-failed``, and DeclarationError for a host's wrong variables where
+    something would be changed.
+    """
+    who = who_asks(environ)
+    hosts = _hosts(inventory, asked)
+    play = _play(inventory, asked, hosts, who)
+    run = _Run(asked, {host.name: HostFollower(host.name, asked.action, check=asked.check) for host in hosts}, watch)
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts())
+        if asked.action == "apply" and not asked.check:
+            stack.enter_context(rollout_lock(inventory.sources, who, environ))
+        ansible = stack.enter_context(running(play, environ))
+        try:
+            run.follow(ansible)
+        except Interrupted as stop:
+            interrupts.shield()
+            interrupts.hurry = ansible.stop
+            run.signal = stop.number
+            ansible.stop()
+            run.follow(ansible)
+        code = ansible.wait()
+        run.keep(facts_folder(inventory.sources, environ, asked.facts))
+        if asked.action == "apply" and not asked.check and (code or run.signal):
+            run.release(play, environ)
+    if code and not run.heard:
+        raise _ansible_failed(code, ansible.talk)
+    return run.result(who)
+
+
+@dataclass
+class _Run:
+    asked: Asked
+    hosts: dict[str, HostFollower]
+    watch: Watch
+    signal: int = 0
+    heard: bool = False
+    remarks: list[str] = field(default_factory=list)
+    began: float = field(default_factory=time.time)
+    order: list[str] = field(default_factory=list)
+    """Hosts in the order in which something went wrong there."""
+
+    def follow(self, lines: Iterator[str] | Running) -> None:
+        """Take everything that is told."""
+        for line in lines:
+            what = happening_of(line)
+            if what is None or what.host not in self.hosts:
+                continue
+            self.heard = True
+            host = self.hosts[what.host]
+            host.see(what)
+            now = host.result()
+            if now.exit_code and what.host not in self.order:
+                self.order.append(what.host)
+            self.watch(what, now)
+
+    def keep(self, folder: Path) -> None:
+        """Keep what was gathered of each host."""
+        for name, host in self.hosts.items():
+            if host.facts is not None and host.facts_at is not None:
+                trouble = keep_facts(folder, name, host.facts, host.facts_at)
+                self.remarks += [trouble] if trouble else []
+
+    def release(self, play: Play, environ: Mapping[str, str]) -> None:
+        """Let every host go that is still leased: a rollout that ends early does not come to its own last play."""
+        reached = tuple(name for name, host in self.hosts.items() if host.result().word != "unreachable")
+        with running(replace(play, playbook="release", hosts=reached, check=False), environ) as ansible:
+            lines = [what for line in ansible if (what := happening_of(line)) and what.kind == "result"]
+            ansible.wait()
+        late = [what.host for what in lines if what.status != "ok"]
+        if late:
+            self.remarks.append(f"not released, which ends by itself: {', '.join(late)}")
+
+    def result(self, who: str) -> FleetResult:
+        """Every host's word, and the one that ended a rollout."""
+        found = tuple(host.result(interrupted=bool(self.signal)) for host in self.hosts.values())
+        stopped = self.stopped_at(found) if self.asked.action == "apply" else ""
+        if self.signal and self.asked.action != "apply":
+            found = tuple(_unseen(host) for host in found)
+        return FleetResult(
+            self.asked.action,
+            found,
+            self.asked.check,
+            stopped,
+            self.signal,
+            who,
+            self.began,
+            time.time() - self.began,
+            tuple(self.remarks),
+        )
+
+    def stopped_at(self, found: tuple[HostResult, ...]) -> str:
+        """The first host with trouble where others were left untouched because of it."""
+        words = {host.host: host.word for host in found}
+        is_ended = "untouched" in words.values()
+        troubled = [name for name in self.order if words[name] not in ("untouched", "holds", "checked")]
+        late = [name for name in troubled if self.hosts[name].result().touched]
+        return (late or troubled or [""])[0] if is_ended else ""
+
+
+def _unseen(host: HostResult) -> HostResult:
+    """A host that an interrupted look had not come to."""
+    if host.word != "no evidence" or host.fault is not None:
+        return host
+    return replace(host, fault=Fault("fleet-interrupted", "it was not looked at any more"))
+
+
+def who_asks(environ: Mapping[str, str]) -> str:
+    """Who runs this, for locks and histories on the hosts: ``$ARCHON_OPERATOR``, else ``alice@deploy``."""
+    try:
+        user = operator(environ) or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = f"uid {os.getuid()}"
+    return user if "@" in user else f"{user}@{socket.gethostname()}"
+
+
+def _hosts(inventory: Inventory, asked: Asked) -> tuple[FleetHost, ...]:
+    """The hosts of the run, the canary first: all of them where they are only looked at, else those with endpoints."""
+    if asked.action in ("status", "drift"):
+        return inventory.hosts
+    for host in inventory.hosts:
+        if host.problem is not None:
+            raise host.problem
+    declared = tuple(host for host in inventory.hosts if host.endpoints)
+    if not declared:
+        why = f"none of {len(inventory.hosts)} hosts has archon_endpoints"
+        raise UsageError("fleet-nothing-declared", why, hint="name their declarations in the inventory")
+    if not asked.canary:
+        return declared
+    canary = inventory.host(asked.canary)
+    if canary not in declared:
+        why = f"the canary {canary.name} has no archon_endpoints"
+        raise UsageError("fleet-nothing-declared", why, hint="name a host that has")
+    return (canary, *(host for host in declared if host is not canary))
+
+
+def _play(inventory: Inventory, asked: Asked, hosts: tuple[FleetHost, ...], who: str) -> Play:
+    variables: dict[str, object] = {
+        "archon_operator": who,
+        "archon_verify": asked.depth,
+        "archon_timeout": asked.timeout_s,
+        "archon_serial": asked.serial,
+        "archon_canary": hosts[0].name,
+        "archon_rollout": uuid.uuid4().hex,
+        "archon_lease_seconds": (2 * asked.timeout_s + TASK_SLACK_S) * (1 + -(-(len(hosts) - 1) // asked.serial)),
+    }
+    names = [host.name for host in hosts]
+    return Play(PLAYBOOKS[asked.action], inventory.sources, names, variables, asked.forks, asked.check, asked.timeout_s)
+
+
+def _ansible_failed(code: int, talk: list[str]) -> HostRefusal:
+    said = next((line for line in talk if "ERROR" in line), talk[-1] if talk else "it said nothing")
+    err = HostRefusal("fleet-ansible-failed", f"ansible-playbook ended with {code}: {said[:500]}")
+    err.tail = tuple(talk)
+    return err

@@ -1,0 +1,136 @@
+#!/usr/bin/python
+# Copyright: archonctl contributors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: archon_lease
+short_description: Keep a second rollout off a host
+version_added: 0.1.0
+description:
+  - A rollout takes a lease of every host before it touches any, so that a second one, from wherever, ends before it has
+    touched anything and says who is at it. Each endpoint has archonctl's own lock besides.
+  - A lease is a file below C(/run). It ends when it is released, when its time is over, at a reboot, and when its own
+    operator takes another.
+options:
+  rollout:
+    description: What tells this rollout from any other.
+    type: str
+    required: true
+  operator:
+    description: Who asks, for instance V(alice@deploy).
+    type: str
+    required: true
+  seconds:
+    description: How long it is kept if it is not released.
+    type: int
+    default: 7200
+  state:
+    description: Whether to take it, or to release it if it is this rollout's.
+    type: str
+    choices: [taken, released]
+    default: taken
+  folder:
+    description: Where it lies. The folder is made.
+    type: path
+    default: /run/archon/fleet
+attributes:
+  check_mode:
+    description: A lease that another one has is told of all the same; none is taken.
+    support: full
+  diff_mode:
+    description: Nothing of the host is changed that would last.
+    support: none
+extends_documentation_fragment:
+  - archonctl.endpoints.attributes
+author:
+  - archonctl contributors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+- name: Take the host
+  archonctl.endpoints.archon_lease:
+    rollout: 4be6bdc4
+    operator: alice@deploy
+"""
+
+RETURN = r"""
+held_by:
+  description: The operator of another rollout that has the host.
+  returned: when another one has it
+  type: str
+  sample: bob@deploy
+error:
+  description: The same as a refusal, with C(code), C(message), C(where) and C(hint).
+  returned: when another one has it
+  type: dict
+"""
+
+import fcntl
+import json
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main():
+    """Take it, or let it go, one at a time."""
+    spec = {
+        "rollout": {"type": "str", "required": True},
+        "operator": {"type": "str", "required": True},
+        "seconds": {"type": "int", "default": 7200},
+        "state": {"type": "str", "choices": ["taken", "released"], "default": "taken"},
+        "folder": {"type": "path", "default": "/run/archon/fleet"},
+    }
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    folder = module.params["folder"]
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    path = os.path.join(folder, ".lease.json")
+    guard = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(guard, fcntl.LOCK_EX)  # until this process ends
+    held = read(path)
+    is_ours = held.get("rollout") == module.params["rollout"]
+    if module.params["state"] == "released":
+        if is_ours and not module.check_mode:
+            os.unlink(path)
+        module.exit_json(changed=False)
+    if held and not is_ours and held.get("operator") != module.params["operator"]:
+        refuse(module, path, held)
+    if not module.check_mode:
+        take(module, path)
+    module.exit_json(changed=False)
+
+
+def read(path):
+    """The lease that is there and not over; empty where there is none, or none that can be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+        return value if isinstance(value, dict) and float(value["until"]) > time.time() else {}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def take(module, path):
+    """Write it, whole."""
+    now = time.time()
+    value = {name: module.params[name] for name in ("rollout", "operator")}
+    value.update(since=now, until=now + module.params["seconds"])
+    staged = f"{path}.new"
+    with open(staged, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+    os.replace(staged, path)
+
+
+def refuse(module, path, held):
+    """End as failed, saying who has it."""
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(held.get("since") or 0))
+    message = f"a rollout by {held.get('operator')} has this host since {since}"
+    hint = f"wait for it; if it is known to be gone, remove {path}"
+    error = {"code": "fleet-busy", "message": message, "where": path, "hint": hint}
+    module.fail_json(msg=f"fleet-busy: {message} ({hint})", held_by=held.get("operator"), exit_code=5, error=error)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""``archonctl fleet`` over real sshd, real systemd and the real llama-server on each of three machines.
+
+The tests go on from each other in the order of the file, as an operator's day does: what one leaves runs in the next.
+"""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from archonctl.fleet.facts import facts_file, facts_folder
+from archonctl.host.load import read_profile
+from support.fleet_lab import HOLDS, NAME, SHORT, UNIT, Lab, lab
+
+__all__ = ["lab"]
+pytestmark = [pytest.mark.systemd, pytest.mark.engine, pytest.mark.timeout(400)]
+QUICK = ("--verify", "admission")
+UNTOUCHED = {"touched": False, "changed": False}
+
+
+def test_a_first_rollout_installs_starts_and_verifies_and_the_same_again_changes_nothing(lab: Lab) -> None:
+    lab.declare()
+    done = lab.controller("apply", "inventory", *QUICK, timeout=200)
+    assert (done.code, done.words) == (0, dict.fromkeys(("h1", "h2", "h3"), "holds")), done.talk
+    assert [each["endpoints"][0]["outcome"] for each in done.value["hosts"]] == ["applied"] * 3
+    before = [box.show(UNIT, "MainPID", "InvocationID") for box in lab.fleet.boxes.values()]
+    again = lab.controller("apply", "inventory", *QUICK)
+    assert (again.code, [each["changed"] for each in again.value["hosts"]]) == (0, [False] * 3), again.talk
+    assert [box.show(UNIT, "MainPID", "InvocationID") for box in lab.fleet.boxes.values()] == before
+    lab.inventory("plain")
+
+
+def test_check_shows_what_would_differ_and_leaves_the_host_as_it_is(lab: Lab) -> None:
+    before = lab.status("h2")["release"]
+    placed = lab.fleet.boxes["h2"]("cat", f"/etc/archon/{NAME}.toml")
+    lab.declare()
+    done = lab.controller("apply", "plain", "--check", "--limit", "h2")
+    assert (done.code, done.words, done.host("h2")["touched"]) == (0, {"h2": "checked"}, False), done.talk
+    shown = done.host("h2")["endpoints"][0]
+    assert shown["action"] == "restart"
+    assert f"+{lab.batch}" in shown["differences"][0]["lines"]
+    assert lab.status("h2")["release"] == before
+    assert lab.fleet.boxes["h2"]("cat", f"/etc/archon/{NAME}.toml") == placed
+
+
+def test_looks_tell_of_every_host_and_keep_what_it_has_as_a_profile(lab: Lab) -> None:
+    status = lab.controller("status", "plain")
+    assert (status.code, set(status.words.values())) == (0, {"holds"}), status.talk
+    assert status.host("h3")["endpoints"][0]["listen"] == "127.0.0.1:18400"
+    cache = {"XDG_CACHE_HOME": str(lab.fleet.folder / "alice@one" / "cache")}
+    kept = facts_file(facts_folder([str(lab.fleet.folder / "plain")], cache), "h2")
+    assert (read_profile(kept).ram_mib or 0) > 1000
+    probed = lab.controller("probe", "plain", *QUICK)
+    assert (probed.code, probed.host("h1")["endpoints"][0]["verdict"]) == (0, "holds"), probed.talk
+    drop_in = f"/etc/systemd/system/{UNIT}.d/10-release.conf"
+    lab.fleet.boxes["h2"]("sh", "-c", f"cp {drop_in} /srv/kept; echo '# by hand' >> {drop_in}; systemctl daemon-reload")
+    drift = lab.controller("drift", "plain")
+    assert (drift.code, drift.words) == (8, {"h1": "holds", "h2": "drift", "h3": "holds"}), drift.talk
+    lab.fleet.boxes["h2"]("sh", "-c", f"cp /srv/kept {drop_in}; systemctl daemon-reload")
+
+
+def test_an_upgrade_that_breaks_on_one_host_is_undone_there_and_goes_no_further(lab: Lab) -> None:
+    old = {host: lab.status(host)["release"] for host in lab.fleet.boxes}
+    lab.declare(lab.wrapper("new", {"h1": HOLDS, "h2": SHORT, "h3": HOLDS}))
+    done = lab.controller("apply", "plain", *QUICK)
+    assert (done.code, done.words) == (6, {"h1": "holds", "h2": "rolled back", "h3": "untouched"}), done.talk
+    assert done.value["stopped_at"] == "h2"
+    new, again = done.host("h2")["endpoints"][0]["attempts"]
+    assert (new["verdict"], again["verdict"], again["release"]) == ("broken", "holds", old["h2"])
+    assert done.host("h3") | UNTOUCHED == done.host("h3")
+    now = {host: lab.status(host) for host in lab.fleet.boxes}
+    assert [now[host]["word"] for host in now] == ["holds"] * 3
+    assert [now[host]["release"] == old[host] for host in now] == [False, True, True]
+    assert "/srv/turn/new" not in lab.fleet.boxes["h2"]("cat", f"/etc/archon/{NAME}.toml")
+
+
+def test_a_refused_key_and_a_host_that_is_cut_off_are_told_apart_and_hide_nobody_else(lab: Lab) -> None:
+    lab.inventory("refused", keys={"h2": "stranger"})
+    lab.fleet.ip("link", "set", "v3", "down")
+    try:
+        status = lab.controller("status", "refused")
+    finally:
+        lab.fleet.ip("link", "set", "v3", "up")
+    assert (status.code, status.words) == (3, {"h1": "holds", "h2": "unreachable", "h3": "unreachable"}), status.talk
+    assert status.host("h2")["fault"]["code"] == "fleet-key-refused"
+    assert status.host("h3")["fault"]["code"] == "fleet-host-unreachable"
+    lab.declare()
+    done = lab.controller("apply", "refused", *QUICK, "--canary", "h2")
+    assert (done.code, done.words) == (3, {"h2": "unreachable", "h1": "untouched", "h3": "untouched"}), done.talk
+
+
+def test_where_one_host_is_refused_beforehand_nothing_is_touched_anywhere(lab: Lab) -> None:
+    before = {host: lab.status(host)["release"] for host in lab.fleet.boxes}
+    (lab.fleet.folder / "worse").mkdir(exist_ok=True)
+    text = (lab.fleet.folder / f"{NAME}.toml").read_text().replace("threads = 1", "no-such-knob = 1")
+    (lab.fleet.folder / "worse" / f"{NAME}.toml").write_text(text)
+    done = lab.controller("apply", lab.inventory("worse.ini", h3=f"worse/{NAME}.toml"), *QUICK)
+    assert (done.code, done.words) == (4, {"h1": "untouched", "h2": "untouched", "h3": "refused"}), done.talk
+    assert done.host("h3")["fault"]["code"] == "knob-unknown"
+    assert {host: lab.status(host)["release"] for host in lab.fleet.boxes} == before
+
+
+def test_a_second_operator_hears_who_is_at_it_and_disturbs_nothing(lab: Lab) -> None:
+    lab.declare(lab.wrapper("slow", dict.fromkeys(lab.fleet.boxes, f"sleep 20; {HOLDS}")))
+    first = lab.controller.start("apply", "plain", *QUICK)
+    lab.wait_phase("h1", "starting")
+    same = lab.controller("apply", "plain", *QUICK)
+    assert (same.code, same.value["error"]["code"]) == (5, "fleet-busy")
+    assert "alice@one" in same.value["error"]["message"]
+    lab.wrapper("slow", dict.fromkeys(("h2", "h3"), HOLDS))
+    second = lab.controller.by("bob@two")("apply", "plain", *QUICK)
+    assert (second.code, set(second.words.values())) == (5, {"busy"}), second.talk
+    assert {each["fault"]["code"] for each in second.value["hosts"]} == {"fleet-busy"}
+    assert second.host("h3")["busy_with"] == "alice@one"
+    lab.fleet.boxes["h1"]("rm", "/run/archon/fleet/.lease.json")  # as if it had come from elsewhere: the lock is left
+    third = lab.controller.by("bob@two")("apply", "plain", *QUICK, "--limit", "h1")
+    assert (third.code, third.words, third.host("h1")["touched"]) == (5, {"h1": "busy"}, False), third.talk
+    assert third.host("h1")["fault"]["code"] == "up-in-progress"
+    assert third.host("h1")["busy_with"].endswith(", alice@one")
+    done = lab.controller.finish(first)
+    assert (done.code, set(done.words.values())) == (0, {"holds"}), done.talk
+
+
+def test_ctrl_c_says_what_was_done_where_and_the_host_in_flight_comes_to_its_own_end(lab: Lab) -> None:
+    old = lab.status("h1")["release"]
+    lab.declare(lab.wrapper("slow", dict.fromkeys(lab.fleet.boxes, f"sleep 4; {HOLDS}")))
+    process = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h2")
+    lab.wait_phase("h1", "starting")
+    process.send_signal(signal.SIGINT)
+    done = lab.controller.finish(process)
+    assert (done.code, done.words) == (130, {"h1": "in flight", "h2": "untouched"}), done.talk
+    assert done.host("h1")["touched"] is True
+    lab.wait_quiet("h1")
+    now = lab.status("h1")
+    assert (now["word"], now["release"] != old) == ("holds", True)
+
+
+def test_a_host_that_is_killed_while_it_is_changed_ends_the_rollout(lab: Lab) -> None:
+    old = lab.status("h3")["release"]
+    lab.declare(lab.wrapper("dying", {"h1": HOLDS, "h2": f"sleep 60; {HOLDS}", "h3": HOLDS}))
+    process = lab.controller.start("apply", "plain", *QUICK)
+    lab.wait_phase("h2", "starting")
+    lab.fleet.boxes["h2"].kill()
+    done = lab.controller.finish(process)
+    assert (done.code, done.words) == (3, {"h1": "holds", "h2": "unreachable", "h3": "untouched"}), done.talk
+    assert (done.value["stopped_at"], done.host("h2")["touched"]) == ("h2", True)
+    assert "while it was being changed" in done.host("h2")["fault"]["message"]
+    assert (lab.status("h3")["word"], lab.status("h3")["release"]) == ("holds", old)
