@@ -45,7 +45,9 @@ def run(args: Namespace, out: Output) -> int:
     def told(text: str) -> None:
         say(f"guard: {text}")
 
-    gc.set_threshold(2_000, 20, 50)  # the command's own suits a short run; this one stays
+    # The command's own thresholds suit a short run; this one stays, and never looks through its modules again.
+    gc.set_threshold(2_000, 20, 50)
+    gc.freeze()
     tiering = tiering_of(loaded.endpoint, EndpointState(state_dir(os.environ), loaded.name).folder)
     asyncio.run(serve(setup, watching(loaded, installed, os.environ, told), told, ready, tiering))
     return 0
