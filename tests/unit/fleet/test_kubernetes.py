@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archonctl.deployment.cluster import Cluster
 from archonctl.deployment.load import load_endpoint
 from archonctl.engines.container import run_argv
 from archonctl.errors import ArchonError
+from archonctl.fleet.kubernetes.containers import PREFLIGHT
 from archonctl.fleet.kubernetes.need import in_pod
 from archonctl.fleet.kubernetes.text import documents
 from archonctl.release.load import load_release
@@ -308,6 +313,22 @@ def test_what_a_declaration_misses_is_refused(
     assert refused.value.code == code
     assert refused.value.hint
     assert refused.value.where
+
+
+def test_the_images_script_is_the_one_that_ships(repository: Path) -> None:
+    text = (repository / "packaging/Containerfile").read_text(encoding="utf-8")
+    (code,) = re.findall(r"python -c '([^']+)'", text)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert os.access(Path(done.stdout.strip()) / "ttm-preflight.sh", os.X_OK)
+    (place,) = re.findall(r"ttm-preflight.sh\" (/\S+)", text)
+    assert place == PREFLIGHT
+
+
+def test_every_key_is_explained(repository: Path) -> None:
+    page = (repository / "docs/declaration.md").read_text(encoding="utf-8")
+    part = page.split("## `[kubernetes]`")[1].split("\n## ")[0]
+    missing = {key for key in Cluster.model_fields if f"`{key}`" not in part and f"[kubernetes.{key}]" not in part}
+    assert not missing
 
 
 def test_kustomize_builds_the_base(tmp_path: Path) -> None:
