@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from types import TracebackType
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 _EVERY_S = 5.0
 _IDLE_S = 30.0
 _MOVED = 0.05
-"""Where there is no terminal to redraw: a line every 5 s while it moves by 5 %, else one every 30 s."""
+"""Where there is no terminal to redraw: a line every 5 s while it moves by 5 % or says other words, else every 30 s."""
+_FIGURES = re.compile(r"\d[\d,.]*")
 
 
 class Talker:
@@ -32,6 +34,7 @@ class Talker:
         self._task: TaskID | None = None
         self._last = 0.0
         self._share = 0.0
+        self._words = ""
 
     def __enter__(self) -> Talker:
         if self._live:
@@ -93,9 +96,10 @@ class Talker:
 
     def _draw(self, text: str, share: float | None) -> None:
         if self._bar is None:
-            now, moved = time.monotonic(), abs((share or 0.0) - self._share) >= _MOVED
-            if now - self._last >= (_EVERY_S if moved or share is None else _IDLE_S):
-                self._last, self._share = now, share or 0.0
+            now, words = time.monotonic(), _FIGURES.sub("", text)
+            moved = share is None or abs(share - self._share) >= _MOVED or words != self._words
+            if now - self._last >= (_EVERY_S if moved else _IDLE_S):
+                self._last, self._share, self._words = now, share or 0.0, words
                 self._out.talk(f"          {text}")
             return
         text, total = harmless(text), None if share is None else 1.0

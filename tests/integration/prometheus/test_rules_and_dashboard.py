@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from archonctl.observe.board import Board
 from archonctl.observe.catalogue import metrics
-from archonctl.observe.endpoint_look import VERDICTS
+from archonctl.observe.endpoint_look import UNIT_STATES, VERDICTS
 from archonctl.observe.serve import serving, text
 from archonctl.observe.values import one_hot, sample
 from support.prometheus_server import Prometheus
@@ -117,8 +118,17 @@ def test_grafanas_own_model_of_a_dashboard_takes_every_key() -> None:
     register_default_plugins()  # panels and queries of the kinds that Grafana brings along
     board = json.loads((OBSERVE / "grafana/archon.json").read_text(encoding="utf-8"))
     read = json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
-    # an option of the Prometheus plugin's annotations, which the model of the core does not list
-    assert left_out(board, read) == ["/annotations/list/0/titleFormat"]
+    # an option of the Prometheus plugin's annotations, which the model of the core does not list, and the size of bars and
+    # the place of their names, which the model of 10.1 has not yet (@grafana/schema, BarGaugePanelCfg)
+    newer = {"titleFormat", "sizing", "minVizHeight", "maxVizHeight", "namePlacement"}
+    assert {place.rsplit("/", 1)[-1] for place in left_out(board, read)} <= newer
+
+
+@pytest.mark.parametrize(("metric", "words"), [("archon_verdict", VERDICTS), ("archon_unit_state", UNIT_STATES)])
+def test_a_timeline_has_a_colour_for_every_word_of_its_metric(metric: str, words: tuple[str, ...]) -> None:
+    panels = tomllib.loads((OBSERVE / "grafana/panels.toml").read_text(encoding="utf-8"))["panel"]
+    (states,) = [panel["states"] for panel in panels if panel.get("metric") == metric]
+    assert sorted(word for word, _ in states) == sorted(words)
 
 
 def test_panels_do_not_overlap() -> None:

@@ -47,6 +47,22 @@ def test_progress_is_said_again_only_when_it_moved_or_after_a_while(
     assert said == ["10", "51", "11", "12"]
 
 
+def test_other_words_are_said_soon_though_nothing_moves(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with Talker(output()) as talker:
+        for seconds, text in (
+            (0, "sizing 1 of 3"),
+            (6, "sizing 2 of 3"),
+            (7, "waiting for 1 request"),
+            (13, "waiting for 2"),
+        ):
+            now[0] = 100.0 + seconds
+            talker.probe(Progress("capacity", 0, 100, text))
+    said = [line.split("tokens, ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["sizing 1 of 3", "waiting for 1 request", "waiting for 2"]
+
+
 def test_a_leg_that_counts_nothing_is_not_counted(capsys: Any) -> None:
     with Talker(output()) as talker:
         talker.probe(Progress("transport", 0, 1))
