@@ -12,6 +12,7 @@ from archonctl.engines import adapter
 from archonctl.errors import ArchonError
 from archonctl.ledger.values import BootLedger
 from archonctl.probe.address import speaks_tls
+from archonctl.probe.limits import Limits
 from archonctl.probe.run import probe_endpoint
 from archonctl.probe.values import Depth, Extras, Leg, Verdict
 from archonctl.probe.verdict import judge, verdict_json
@@ -25,6 +26,8 @@ Word = Literal["loading", "probing", "holds", "broken", "no evidence"]
 EVERY_S = 1.0
 AGAIN_S, AGAIN_MOST_S = 30.0, 300.0
 """No evidence is asked for again, with a growing delay: a log that lags, an account without rights yet."""
+IDLE_S = 60.0
+"""How long a recheck waits for an idle engine, then gives up for ``AGAIN_MOST_S``: meanwhile nobody looks at starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ class Watch:
         if listening(self.port) != start:
             self._set(State("loading"))
             return
-        self._schedule(verdict)
+        self._schedule(verdict, when_idle=when_idle)
         if when_idle and verdict.word == "no evidence":
             self.say(f"the recheck came to no verdict: {'; '.join(verdict.reasons)}")
             return  # a look that could not be taken takes nothing away from the verdict before
@@ -123,12 +126,12 @@ class Watch:
         self._set(State(verdict.word, start, verdict.reasons, value, ledger, time.time()))
         self.on_verdict(self.state)
 
-    def _schedule(self, verdict: Verdict) -> None:
-        if verdict.word == "no evidence" and self.state.word != "holds":
-            self._next = time.monotonic() + self._delay
+    def _schedule(self, verdict: Verdict, *, when_idle: bool) -> None:
+        delay_s = self.recheck_s
+        if verdict.word == "no evidence":
+            delay_s = AGAIN_MOST_S if when_idle else self._delay
             self._delay = min(AGAIN_MOST_S, 2 * self._delay)
-        else:
-            self._next = time.monotonic() + self.recheck_s
+        self._next = time.monotonic() + delay_s
 
     def _asked(self, known: BootLedger | None, depth: Depth, *, when_idle: bool) -> tuple[Verdict, BootLedger | None]:
         endpoint = self.release.loaded.endpoint
@@ -141,6 +144,7 @@ class Watch:
                 legs=depth,
                 deadline=self.deadline,
                 extras=Extras(when_idle=when_idle),
+                limits=Limits(patient_s=IDLE_S),
                 on_leg=lambda leg: self.say(f"{leg.id}: {leg.status}: {leg.message}"),
             )
         except ArchonError as err:
