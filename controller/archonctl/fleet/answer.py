@@ -58,7 +58,7 @@ class EndpointRow:
     len: int | None = None
     before: int | None = None
     reason: str = ""
-    """Why replicas lie nowhere."""
+    """Why replicas lie nowhere, or not where they are pinned."""
     ways: tuple[Way, ...] = ()
     """What would place them, the smallest first."""
     problem: ArchonError | None = None
@@ -105,7 +105,7 @@ class FleetPlan:
     def verdict(self) -> HostVerdict:
         """Short before invalid before unknown: what is proven first."""
         words = {row.verdict for row in self.hosts if row.assigned or row.verdict == "invalid"}
-        if any(row.wanted is not None and row.placed < row.wanted for row in self.endpoints if row.problem is None):
+        if any(row.reason for row in self.endpoints):
             words.add("short")
         if any(row.problem is not None for row in self.endpoints):
             words.add("invalid")

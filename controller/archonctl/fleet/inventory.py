@@ -242,7 +242,7 @@ def _endpoints(name: str, value: object, folder: Path) -> tuple[Assigned, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
-        value = [value]
+        value = _list_of(value)
     if not isinstance(value, list):
         raise _bad(name, ENDPOINTS, describe(value), "a list of declaration files")
     found = [_assigned(name, f"{ENDPOINTS}[{number}]", one, folder) for number, one in enumerate(value)]
@@ -250,6 +250,14 @@ def _endpoints(name: str, value: object, folder: Path) -> tuple[Assigned, ...]:
     if twice := next((one for one in names if names.count(one) > 1), ""):
         raise _bad(name, ENDPOINTS, f"{printable(twice)!r} twice", "each endpoint once a host")
     return tuple(found)
+
+
+def _list_of(text: str) -> object:
+    """One file, or a list in the one value that an INI inventory has for it (quoted, it reaches us as text)."""
+    try:
+        return json.loads(text) if text.lstrip().startswith("[") else [text]
+    except ValueError:
+        return [text]
 
 
 def _assigned(host: str, key: str, value: object, folder: Path) -> Assigned:

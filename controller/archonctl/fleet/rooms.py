@@ -57,7 +57,7 @@ class Rooms:
         return self._wanted[name][1]
 
     def lacks(self, base: Base, have: frozenset[str], name: str) -> str:
-        """Why a host that has ``have`` does not take one more that it would take alone."""
+        """Why a host that has ``have``, and what is fixed there, does not take one more that has options."""
         before = self.laid(base, have) or self.judge.host(base.hardware, base.fixed)
         used = {use.index for use in before.cards if use.taken_mib}
         kinds = card_kinds(base.hardware.host)

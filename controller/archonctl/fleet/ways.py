@@ -46,8 +46,6 @@ def _room(question: Asked, base: Base, have: Names, name: str) -> str:
     choice = question.rooms.options.choice(name, base.hardware)
     if not choice.options:
         return choice.why or "the contract does not hold there"
-    if question.rooms.fits(base, frozenset({name})) is None:
-        return "what is fixed there leaves too little"
     return question.rooms.lacks(base, have, name)
 
 
