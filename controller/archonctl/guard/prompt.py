@@ -115,7 +115,9 @@ def _texts(value: object) -> tuple[Text, ...] | None:
 
 
 def _one(value: object) -> Text | None:
-    """One prompt. Mixed with ids, a text counts by its bytes."""
+    """One prompt; llama.cpp takes a text in an object too. Mixed with ids, a text counts by its bytes."""
+    if isinstance(value, dict) and not value.get("multimodal_data"):
+        value = value.get("prompt_string")
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or {type(each) for each in value} not in ({int}, {int, str}):

@@ -32,19 +32,21 @@ class ServiceTimes:
         """One request has ended."""
         self._seen.append(seconds / max(1, need.tokens))
 
-    def remaining_s(self, flight: Flight) -> float:
-        """What is left of a request by the median of those before. One that is past it, and any where none was seen
-        yet, is expected to take as long again as it has (of something of unknown length that is the median guess:
-        Gott, Nature 363, 1993)."""
-        usual = statistics.median(self._seen) * max(1, flight.need.tokens) if self._seen else 0.0
-        return usual - flight.age_s if usual > flight.age_s else flight.age_s
+    def remaining_s(self, flights: Iterable[Flight]) -> list[tuple[float, Need]]:
+        """What is left of each request by the median of those before, the shortest first. One that is past it, and any
+        where none was seen yet, is expected to take as long again as it has (of something of unknown length that is
+        the median guess: Gott, Nature 363, 1993)."""
+        median = statistics.median(self._seen) if self._seen else 0.0
+        usual = [(median * max(1, each.need.tokens), each) for each in flights]
+        left = [(u - each.age_s if u > each.age_s else each.age_s, each.need) for u, each in usual]
+        return sorted(left, key=lambda each: each[0])
 
     def retry_after_s(self, short: Need, flights: Iterable[Flight]) -> int:
         """Whole seconds until so much was given back; between 1 s and an hour. ``short``: what is missing, those who
         wait before it included."""
         tokens = slots = 0
         left_s = float(LEAST_S)
-        for end_s, need in sorted(((self.remaining_s(f), f.need) for f in flights), key=lambda each: each[0]):
+        for end_s, need in self.remaining_s(flights):
             left_s, tokens, slots = end_s, tokens + need.tokens, slots + need.slots
             if tokens >= short.tokens and slots >= short.slots:
                 break

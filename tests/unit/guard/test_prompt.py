@@ -52,7 +52,8 @@ def test_the_longest_answer_and_the_choices(body: Mapping[str, Any], limit: int 
         ("", ("",)),
         ([], ()),
         ([None], ()),
-        ({"prompt_string": "x"}, ()),
+        ([{"prompt_string": "x"}, "y"], ("x", "y")),
+        ({"prompt_string": "x", "multimodal_data": ["aW1n"]}, ()),
         ([["a", "b"]], ()),
     ],
 )
