@@ -38,6 +38,11 @@ class Board:
         with self._lock:
             self._seen.setdefault((endpoint, look), _Seen()).is_up = False
 
+    def forget(self, endpoint: str, look: Look) -> None:
+        """There is nothing to look at any more."""
+        with self._lock:
+            self._seen.pop((endpoint, look), None)
+
     def keep_only(self, endpoints: Iterable[str]) -> None:
         """Forget endpoints that are no longer there."""
         wanted = {"", *endpoints}

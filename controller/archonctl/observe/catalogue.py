@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 Kind = Literal["gauge", "counter", "info"]
-Look = Literal["state", "plan", "unit", "host", "engine", "journal"]
+Look = Literal["state", "plan", "unit", "host", "engine", "guard", "journal"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from archonctl.errors import ArchonError, HostRefusal
 from archonctl.host.capacity import card_capacity, host_capacity
@@ -16,6 +17,7 @@ from archonctl.observe.catalogue import Look
 from archonctl.observe.endpoint_look import StartLimit, Verdicts, state_look, unit_look
 from archonctl.observe.engine_look import engine_look
 from archonctl.observe.failure_watch import FailureWatch
+from archonctl.observe.guard_look import guard_look
 from archonctl.observe.host_look import host_look
 from archonctl.observe.plan_look import capacity_look, parked_look, plan_look
 from archonctl.observe.values import Sample
@@ -37,6 +39,7 @@ WORKERS = 16
 """Engines that are asked at once. One that hangs holds a worker for the few seconds of its bound."""
 
 Show = Callable[[Installed], UnitState]
+Guards = Callable[[], Mapping[str, str]]
 
 
 @dataclass(slots=True)
@@ -54,12 +57,18 @@ class Looker:
     """Takes every look again and again, and puts what it sees on the board."""
 
     def __init__(
-        self, board: Board, endpoints: Callable[[], Iterable[Installed]], show: Show, say: Callable[[str], None]
+        self,
+        board: Board,
+        endpoints: Callable[[], Iterable[Installed]],
+        show: Show,
+        say: Callable[[str], None],
+        guards: Guards = dict,
     ) -> None:
         """``endpoints`` lists what is installed now; ``show`` is what systemd says of a unit (raises HostRefusal);
-        ``say`` hears when a look begins to fail, and when it is well again.
+        ``say`` hears when a look begins to fail, and when it is well again; ``guards`` says where the guard of each
+        endpoint publishes, of those that have one (raises HostRefusal).
         """
-        self._board, self._list, self._show, self._say = board, endpoints, show, say
+        self._board, self._list, self._show, self._say, self._guards = board, endpoints, show, say, guards
         self._failing: dict[tuple[str, Look], str] = {}
         self._hung = ""
         self._defects: list[Exception] = []
@@ -84,6 +93,7 @@ class Looker:
         self._journal()
         for each in self._known.values():
             self._files(each)
+        self._guarded()
         end = time.monotonic() + wait_s
         for future in [future for each in self._known.values() for future in each.pending.values()]:
             if (left := end - time.monotonic()) > 0:
@@ -144,6 +154,19 @@ class Looker:
             self._begin(each, "engine", lambda: engine_look(name, release.loaded.endpoint))
         else:
             self._board.fail(name, "engine")
+
+    def _guarded(self) -> None:
+        if self._hung:
+            return  # what was seen of the guards stays, with its age
+        try:
+            found = self._guards()
+        except HostRefusal:
+            return  # said already, of the units
+        for name, each in self._known.items():
+            if (base := found.get(name)) is not None:
+                self._begin(each, "guard", partial(guard_look, name, base))
+            else:
+                self._board.forget(name, "guard")
 
     def _asked(self, installed: Installed) -> UnitState:
         """What systemd says; one that hangs is asked once a round and not once an endpoint. Raises HostRefusal."""

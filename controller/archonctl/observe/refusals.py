@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from archonctl.memory.demand import MemoryClass
 from archonctl.observe.failures import Line, is_quoted
@@ -16,6 +16,7 @@ from archonctl.probe.metrics import each_sample
 
 Reason = Literal["never_fits", "no_room", "queue_full"]
 METRIC = "archon_admission_refusals_total"
+_CLASSES: tuple[MemoryClass, ...] = get_args(MemoryClass)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,21 @@ def counted(engine: str, text: str) -> Mapping[Kind, float]:
         if row.engine == engine and said:
             found[row.kind] = found.get(row.kind, 0.0) + sum(said[0])
     return found
+
+
+@functools.cache
+def guard_reasons() -> Mapping[str, Reason]:
+    """Why, by the code of a guard's refusal; only of those for lack of room."""
+    return {row["code"]: row["reason"] for row in _table()["guard"]}
+
+
+def of_guard(code: str, cls: str) -> Kind | None:
+    """What one of a guard's counters counts; None where it is not about room."""
+    reason = guard_reasons().get(code)
+    if reason is None:
+        return None
+    known = [each for each in _CLASSES if each == cls and reason != "queue_full"]
+    return Kind(known[0] if known else "unknown", reason)
 
 
 @functools.cache

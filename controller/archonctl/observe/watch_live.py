@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from archonctl.errors import ArchonError
 from archonctl.observe.board import Board
-from archonctl.observe.exporter import Looker, Show
+from archonctl.observe.exporter import Guards, Looker, Show
 from archonctl.observe.failure_journal import read
 from archonctl.observe.failures import classify
 from archonctl.observe.watch import Level, Note, Snapshot, Watched, changes, snapshot
@@ -28,11 +28,13 @@ _ONCE_S = 10.0
 class Watcher:
     """``begin``, then ``snapshot`` as often as wanted, then ``end``. ``snapshot`` waits for nothing."""
 
-    def __init__(self, endpoints: Callable[[], Iterable[Installed]], show: Show, every_s: float) -> None:
-        """``endpoints`` lists what is installed now; ``show`` is what systemd says of a unit (raises HostRefusal)."""
+    def __init__(
+        self, endpoints: Callable[[], Iterable[Installed]], show: Show, every_s: float, guards: Guards = dict
+    ) -> None:
+        """As ``Looker`` has them: what is installed now, what systemd says of a unit, where guards publish."""
         self._list, self._show, self._every_s = endpoints, show, every_s
         self._board = Board(stale_s=max(1800.0, 4 * every_s))  # a plan is made every few minutes
-        self._looker = Looker(self._board, self._listed, show, self._hear)
+        self._looker = Looker(self._board, self._listed, show, self._hear, guards)
         self._stop, self._lock = threading.Event(), threading.Lock()
         self._names: tuple[str, ...] = ()
         self._looked = False

@@ -14,6 +14,7 @@ def run(args: Namespace, out: Output) -> int:
     """Look and serve until stopped, or look once and print."""
     from archonctl.observe.board import Board
     from archonctl.observe.exporter import Looker
+    from archonctl.observe.guard_look import guards
     from archonctl.observe.serve import serving, shipped_text, text
     from archonctl.service.preflight import split_listen
     from archonctl.service.unit import show
@@ -30,6 +31,7 @@ def run(args: Namespace, out: Output) -> int:
         lambda: all_installed(args.endpoints, out, user=args.user),
         lambda each: show(each.unit, user=args.user, timeout_s=10.0),
         lambda words: say(f"archonctl: {words}"),
+        lambda: guards(user=args.user),
     )
     try:
         if args.once:

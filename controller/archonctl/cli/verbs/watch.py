@@ -24,6 +24,7 @@ _FIRST_S = 0.1
 
 def run(args: Namespace, out: Output) -> int:
     """The screen until it is left; or one look."""
+    from archonctl.observe.guard_look import guards
     from archonctl.observe.watch_live import Watcher
     from archonctl.service.unit import show
 
@@ -32,6 +33,7 @@ def run(args: Namespace, out: Output) -> int:
         lambda: named if args.endpoints else all_installed([], out, user=args.user),
         lambda each: show(each.unit, user=args.user, timeout_s=10.0),
         args.every,
+        lambda: guards(user=args.user),
     )
     unicode = out.unicode and _utf8_locale()
     if args.json or args.once or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
