@@ -34,6 +34,7 @@ def failures_json(found: Sequence[Failure], since: str, advice: Sequence[Advice]
                 "site": each.site,
                 "row": each.row,
                 "short_bytes": each.short_bytes,
+                "at_most": each.at_most,
                 "card": each.card,
                 "pool": each.pool,
             }

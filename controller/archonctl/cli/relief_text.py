@@ -53,6 +53,7 @@ def relief_value(relief: Relief) -> dict[str, object]:
         "scope": relief.scope,
         "card": asked.card,
         "short_bytes": asked.short_bytes,
+        "at_most": asked.at_most,
         "sought_bytes": relief.sought_bytes,
         "runbook": relief.runbook,
         "ways": [_way(way) for way in relief.ways],

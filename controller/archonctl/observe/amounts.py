@@ -14,21 +14,22 @@ _MOST_BYTES = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What a line says. ``card`` is None where it names none."""
+    """What a line says. ``card`` is None where it names none; ``at_most``: it may have been less."""
 
     bytes: int
     card: int | None = None
+    at_most: bool = False
 
 
 @functools.cache
-def _rows() -> tuple[re.Pattern[str], ...]:
+def _rows() -> tuple[tuple[re.Pattern[str], bool], ...]:
     text = files("archonctl.observe").joinpath("amounts.toml").read_text(encoding="utf-8")
-    return tuple(re.compile(row["pattern"]) for row in tomllib.loads(text)["amount"])
+    return tuple((re.compile(row["pattern"]), row.get("whole", False)) for row in tomllib.loads(text)["amount"])
 
 
 def amount_in(text: str) -> Amount | None:
     """The shortage that a line states; None where it states none, or one that cannot be."""
-    for pattern in _rows():
+    for pattern, whole in _rows():
         if (found := pattern.search(text)) is None:
             continue
         said = found.groupdict()
@@ -37,7 +38,7 @@ def amount_in(text: str) -> Amount | None:
         if by is None and want is not None and have is not None:
             by = want - have
         if by is not None and 0 < by < _MOST_BYTES:
-            return Amount(by, int(said["card"]) if said.get("card") else None)
+            return Amount(by, int(said["card"]) if said.get("card") else None, whole)
     return None
 
 

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Literal
 
 from archonctl.memory.demand import MemoryClass
-from archonctl.observe.amounts import amount_in
+from archonctl.observe.amounts import Amount, amount_in
 
 By = Literal["engine", "kernel", "driver", "systemd"]
 
@@ -73,6 +73,8 @@ class Failure:
     short_bytes: int | None = None
     card: int | None = None
     pool: bool = False
+    at_most: bool = False
+    """``short_bytes`` is the size of what had no room: less may have been missing."""
 
 
 @functools.cache
@@ -144,16 +146,17 @@ class Classifier:
             cls = self._context.get(endpoint, (cls, 0))[0]
         key = (endpoint, cls, row.by)
         before, self._last[key] = self._last.get(key), line.at
+        amount, first = amount_in(line.text), self._pending.get((endpoint, row.by))
+        if first is not None and first.short_bytes is None:  # a later line of the same event may have the figure
+            self._pending[endpoint, row.by] = _with(first, amount)
         if before is not None and abs(line.at - before) <= ONE_EVENT_S:
             return []
-        amount = amount_in(line.text)
-        failure = Failure(line.at, endpoint, cls, row.by, line.text.strip()[:_SITE_CHARS], row.id, pool=row.pool)
-        if amount is not None:
-            failure = replace(failure, short_bytes=amount.bytes, card=amount.card)
+        site = line.text.strip()[:_SITE_CHARS]
+        failure = _with(Failure(line.at, endpoint, cls, row.by, site, row.id, pool=row.pool), amount)
         if cls != "unknown":
             first = self._pending.pop((endpoint, row.by), None)
-            if amount is None and first is not None:  # the line that came before this one had the figure
-                failure = replace(failure, short_bytes=first.short_bytes, card=first.card)
+            if amount is None and first is not None:  # a line before this one had the figure
+                failure = replace(failure, short_bytes=first.short_bytes, card=first.card, at_most=first.at_most)
             return [failure]
         if not self._told_lately(endpoint, row.by, line.at):
             self._pending[endpoint, row.by] = failure
@@ -178,6 +181,12 @@ class Classifier:
 def is_quoted(text: str, at: int) -> bool:
     """True if what stands at ``at`` in an engine's line stands behind a quote that opens."""
     return _OPENED.search(text, 0, at) is not None
+
+
+def _with(failure: Failure, amount: Amount | None) -> Failure:
+    if amount is None:
+        return failure
+    return replace(failure, short_bytes=amount.bytes, card=amount.card, at_most=amount.at_most)
 
 
 def classify(lines: Iterable[Line]) -> Iterator[Failure]:

@@ -30,7 +30,7 @@ def question(failures: Sequence[Failure]) -> Question:
     """What the failures of one endpoint and class ask for: the most that any of them said was missing."""
     most = max(failures, key=lambda each: (each.short_bytes or 0, each.at))
     scopes: dict[str, Scope] = {"kernel": "host", "systemd": "host", "driver": "device"}
-    return Question(most.cls, most.short_bytes, most.card, most.pool, scopes.get(most.by))
+    return Question(most.cls, most.short_bytes, most.card, most.pool, scopes.get(most.by), most.at_most)
 
 
 def reliefs(found: Iterable[Failure], installed: Iterable[Installed]) -> tuple[Advice, ...]:

@@ -38,6 +38,8 @@ class Question:
     card: int | None = None
     pool: bool = False
     scope: Scope | None = None
+    at_most: bool = False
+    """``short_bytes`` is the size of a buffer that had no room: less may have been missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class Relief:
             where = "in the KV pool" if asked.cls == "kv_cache" else "in the engine's host pool"
         if asked.short_bytes is None:
             return f"{asked.cls} {where} short by an amount that nobody says"
-        return f"{asked.cls} {where} short by {-(-asked.short_bytes // MIB):,} MiB"
+        bound = "at most " if asked.at_most else ""
+        return f"{asked.cls} {where} short by {bound}{-(-asked.short_bytes // MIB):,} MiB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +130,36 @@ def relieve(trial: Trial, question: Question) -> Relief:
     """Every way out. Raises DeclarationError where the declaration itself contradicts itself."""
     plan = trial.plan({}, detail=True)
     scope = _scope(plan, question)
-    held = _held(plan, question.cls, scope)
-    each = question.short_bytes or max(1, int(held * SHARE))
-    notes = []
-    if question.short_bytes is None:
-        notes.append(
-            f"how much was missing is not said: each way gives at least {SHARE:.0%} of the {held / MIB:,.0f} MiB that "
-            f"{question.cls} takes there by the plan"
-            if held
-            else "how much was missing is not said, and the plan knows no such demand"
-        )
-    ways: tuple[Way, ...] = ()
-    sought = each
-    for wanted in _goals(question):
-        sought = each * (1 if "space" in wanted else ranks(plan))
-        if ways := tuple(_ways(trial, plan, question, scope, wanted, sought)):
-            break
-    if not ways:
-        notes.append(f"the plan's law knows no change that gives it: archonctl explain {runbook_of(question.cls)}")
-    return Relief(question, runbook_of(question.cls), scope, sought, ways, tuple(notes))
+    page, notes = runbook_of(question.cls), list[str]()
+    for each, note in _targets(plan, question, scope):
+        notes = [note] if note else []
+        for wanted in _goals(question):
+            sought = each * (1 if "space" in wanted else ranks(plan))
+            if ways := tuple(_ways(trial, plan, question, scope, wanted, sought)):
+                return Relief(question, page, scope, sought, ways, tuple(notes))
+    notes.append(f"the plan's law knows no change that gives it: archonctl explain {page}")
+    return Relief(question, page, scope, question.short_bytes or 1, (), tuple(notes))
+
+
+def _targets(plan: Plan, question: Question, scope: Scope) -> Iterator[tuple[int, str]]:
+    """How much to seek, and what to say of it: what was missing, or what the plan is over its budget where that is
+    more (what failed first says nothing of the rest); where what is said is only a bound, less; else a share."""
+    held, short = _held(plan, question.cls, scope, question.card), question.short_bytes
+    fits = [fit for fit in plan.fits if fit.scope == scope and fit.is_known and question.card in (None, fit.card)]
+    over = 0 if question.pool else max((-fit.margin_bytes for fit in fits), default=0)
+    by_plan = f"each way gives at least the {over / MIB:,.0f} MiB that the plan is over its budget"
+    if short is not None:
+        yield max(short, over), by_plan if over > short else ""
+        if not question.at_most:
+            return
+    said = "how much was missing is not said"
+    if over > 0:
+        yield over, f"{said}: {by_plan}"
+    if held:
+        has = f"{SHARE:.0%} of the {held / MIB:,.0f} MiB that {question.cls} has by the plan"
+        yield max(1, int(held * SHARE)), f"{said}: each way gives at least {has}"
+    elif short is None:
+        yield 1, f"{said}, and the plan knows no such demand"
 
 
 def _goals(question: Question) -> Iterator[tuple[Effect, ...]]:
@@ -257,16 +271,29 @@ class _Search:
             return -1
         if after.forecast.problems and not self.plan.forecast.problems:
             return -1
+        if self.effect == "offload":
+            return _held(after, "offload", "host") - _held(self.plan, "offload", "host")
+        return self._of_known(key, value, after) if _knows_as_much(self.plan, after) else -1
+
+    def _of_known(self, key: str, value: KnobValue, after: Plan) -> int:
         if self.effect == "space":
             card = self.question.card
             return _held(self.plan, None, self.scope, card) - _held(after, None, self.scope, card)
-        if self.effect == "offload":
-            return _held(after, "offload", "host") - _held(self.plan, "offload", "host")
         if self.effect == "pool":
             pools = pool_bytes(self.plan), pool_bytes(after)
             return -1 if None in pools else (pools[1] or 0) - (pools[0] or 0)
         needs = _need(self.plan, self.trial.endpoint), _need(after, self.trial.endpoint_with(self._change(key, value)))
         return -1 if needs[0] is None or needs[1] is None else needs[0] - needs[1]
+
+
+def _knows_as_much(before: Plan, after: Plan) -> bool:
+    """False where the law has no figure any more (a boot that is too far away): what is unknown is not given back."""
+    known = [
+        {d.cls for d in plan.forecast.demands if d.cls in ("weights", "kv_cache")}
+        | ({"tokens"} if plan.forecast.kv_tokens else set())
+        for plan in (before, after)
+    ]
+    return known[0] <= known[1]
 
 
 def _need(plan: Plan, endpoint: Endpoint) -> int | None:
