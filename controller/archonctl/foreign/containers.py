@@ -26,7 +26,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container as it would be started: ``runtime`` is podman, docker, compose or quadlet."""
+    """A container as it would be started: ``runtime`` is podman, docker, compose, kubernetes or quadlet."""
 
     runtime: str
     image: Word

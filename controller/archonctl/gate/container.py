@@ -29,7 +29,7 @@ def container_findings(source: Source, launch: Launch) -> Iterator[Finding]:
         yield _again(source, launch, container)
     elif launch.first == "model":
         yield from _model(source, launch, container)
-    if container.runtime != "compose":  # its own keys say this
+    if container.runtime not in ("compose", "kubernetes"):  # their own keys say this
         yield from _stop(source, launch, container)
         yield from _memlock(source, launch, container)
     for limit in container.all("memory"):

@@ -11,11 +11,15 @@ from typing import Literal
 from archonctl.deployment.find import declarations
 from archonctl.errors import ArchonError
 
-Kind = Literal["env", "argv", "unit", "drop-in", "script", "compose", "config"]
+Kind = Literal["env", "argv", "unit", "drop-in", "script", "compose", "manifest", "config"]
 
 MOST_FILES = 20_000
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "dist", "build", "target"})
 _COMPOSE = re.compile(r"^services[ \t]*:", re.MULTILINE)
+_MANIFEST = re.compile(
+    r"^[ \t-]*kind:[ \t]*[\"']?(Deployment|StatefulSet|DaemonSet|ReplicaSet|Job|CronJob|Pod|LeaderWorkerSet|List)\b",
+    re.MULTILINE,
+)
 _SHEBANG = re.compile(r"#![^\n]*\b(ba|da|k|z|a)?sh\b")
 _UNIT = re.compile(r"^\[(Unit|Service|Container)\][ \t]*\r?$", re.MULTILINE)
 _ASSIGNMENT = re.compile(r"(export[ \t]+)?[A-Za-z_][A-Za-z0-9_]*=")
@@ -64,6 +68,8 @@ def may_hold(path: Path) -> bool:
 def kind_by_content(path: Path, text: str, named: bool) -> Kind | None:
     """What a file is by what stands in it. ``named``: the user gave this very file, so that it is something."""
     if path.suffix in (".yml", ".yaml"):
+        if _MANIFEST.search(text) and "apiVersion:" in text:
+            return "manifest"
         return "compose" if _COMPOSE.search(text) else None
     if _SHEBANG.match(text):
         return "script"

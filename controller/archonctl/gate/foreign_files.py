@@ -1,4 +1,4 @@
-"""Scripts, compose files, argv files and env files: every engine that they start, and every line about one."""
+"""Scripts, compose files, manifests, argv and env files: every engine that they start, every line about one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from archonctl.findings import Finding, Place
 from archonctl.foreign.compose import Service, read_compose
 from archonctl.foreign.containers import Container, Option
 from archonctl.foreign.launch import Launch, in_container, launches
+from archonctl.foreign.manifest import PodContainer, read_manifest
 from archonctl.foreign.shell import read_script
 from archonctl.foreign.words import Command, Setting, Word
 from archonctl.gate.container import container_findings
@@ -95,6 +96,38 @@ def _service(source: Source, service: Service) -> Iterator[Finding]:
             yield Finding("container-start-period", "note", message, source.place(word), "start_period: 30m")
 
 
+def manifest_findings(source: Source) -> tuple[list[Finding], int]:
+    """A Kubernetes manifest, and how many engines its pods start."""
+    found: list[Finding] = []
+    count = 0
+    for each in read_manifest(source.text, source.shown):
+        for launch in pod_launches(each):
+            count += 1
+            found += [*launch_findings(source, launch), *container_findings(source, launch), *_pod(source, each)]
+    return found, count
+
+
+def pod_launches(container: PodContainer) -> tuple[Launch, ...]:
+    """The engine of one container of a pod."""
+    words = container.command.words
+    if container.image is None:
+        return ()
+    options: tuple[Option, ...] = ()
+    if container.own_program:
+        options, words = (Option("entrypoint", words[0]),), words[1:]
+    if container.memory_limit is not None:
+        options += (Option("memory", container.memory_limit),)
+    given = Container("kubernetes", container.image, options, words)
+    return in_container(given, replace(container.command, words=words))[0]
+
+
+def _pod(source: Source, container: PodContainer) -> Iterator[Finding]:
+    if container.liveness is not None and not container.has_startup:
+        message = "a livenessProbe without a startupProbe counts from the start: the engine is killed while it loads"
+        fix = "add a startupProbe with the time of a load, or take the livenessProbe out"
+        yield Finding("manifest-liveness-load", "warning", message, source.place(container.liveness), fix)
+
+
 def argv_file_findings(source: Source) -> tuple[list[Finding], int]:
     """A JSON list of words, as a release keeps its command line."""
     try:
@@ -174,6 +207,8 @@ def file_findings(
             return script_findings(source, environ)
         if kind == "compose":
             return compose_findings(source)
+        if kind == "manifest":
+            return manifest_findings(source)
         if kind == "argv":
             return argv_file_findings(source)
         return env_file_findings(source, table_mib)

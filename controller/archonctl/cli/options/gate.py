@@ -7,7 +7,7 @@ import argparse
 NOTES = """\
 examples:
   archonctl gate env/*.toml
-  archonctl gate deploy/ --format github            units, drop-ins, scripts, compose and env files
+  archonctl gate deploy/ --format github            units, drop-ins, scripts, compose, manifests, env files
   archonctl gate start.sh --engine-version 0.9.2
   archonctl gate env/archon.toml --installed archon what is installed against what is declared
   archonctl gate start.sh --fix                     the safe edits as a diff; --fix --write makes them
@@ -24,7 +24,8 @@ FORMATS = ("text", "json", "github", "junit", "sarif")
 def configure(verb: argparse.ArgumentParser) -> None:
     """Add them."""
     what = (
-        "a declaration, env file, argv.json, unit, drop-in, Quadlet, script, compose file, rendered release or folder"
+        "a declaration, env file, argv.json, unit, drop-in, Quadlet, script, compose file, Kubernetes manifest, "
+        "rendered release or folder"
     )
     verb.add_argument("path", nargs="*", metavar="PATH", help=what)
     verb.add_argument("--format", choices=FORMATS, default="text", help="default: text; --json is --format json")
