@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.sdbox.box import Box, equip, install
+from support.sdbox.box import Box
+from support.sdbox.endpoint import Applied, applied, eventually
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
-CLI = Path(sys.executable).with_name("archonctl")
 UNIT, AGAIN, TIMER = "archon@again.service", "archon-verify@again.service", "archon-verify@again.timer"
-DECLARATION = """
-[contract]
-seqs = 2
-len = 512
-[engine]
-kind = "llamacpp"
-version = "b11434"
-binary = "/srv/again/llama-server"
-knobs = { threads = 1 }
-[model]
-path = "/srv/again/model.gguf"
-[service]
-user = "archon"
-listen = "127.0.0.1:18220"
-load_timeout_s = 60
-"""
 # The unit's own "15 minutes after boot", without the wait.
 QUICK = "[Timer]\nOnBootSec=1s\nRandomizedDelaySec=0\n"
 OTHERS = """
@@ -45,20 +28,20 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def running(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
+def endpoint(box: Box, repository: Path, llama_server: Path) -> Iterator[Applied]:
     """The box with an endpoint that was applied and holds."""
-    install(box, CLI)
-    equip(box, repository, llama_server, "/srv/again")
-    box.put("/etc/archon/again.toml", DECLARATION)
-    done = box.run("/usr/bin/archonctl", "apply", "/etc/archon/again.toml", "--yes", timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"it is not verified again by itself: systemctl enable --now {TIMER}" in done.stdout
-    yield box
-    box.run("systemctl", "disable", "--now", TIMER)
-    box.run("systemctl", "stop", "others", AGAIN, UNIT)
-    box.run("rm", "-rf", f"/etc/systemd/system/{TIMER}.d", f"/etc/systemd/system/{UNIT}.d", "/srv/again")
-    box.run("rm", "-rf", "/var/lib/archon/again", "/etc/archon/again.toml")
-    box.run(CLI, "install", "--uninstall", timeout=60)
+    with applied(box, repository, llama_server, "again", 18220) as found:
+        assert f"it is not verified again by itself: systemctl enable --now {TIMER}" in found.said
+        yield found
+        box.run("systemctl", "disable", "--now", TIMER)
+        box.run("systemctl", "stop", "others", AGAIN)
+        box.run("rm", "-rf", f"/etc/systemd/system/{TIMER}.d")
+
+
+@pytest.fixture
+def running(endpoint: Applied) -> Box:
+    """The box that it runs in."""
+    return endpoint.box
 
 
 def verdict(box: Box) -> dict[str, Any]:
@@ -77,14 +60,6 @@ def metric(box: Box, name: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith(f'{name}{{endpoint="again"}}'))
 
 
-def eventually(look: Callable[[], object], wanted: object, box: Box) -> None:
-    end = time.monotonic() + 90
-    while (found := look()) != wanted:
-        said = box("journalctl", "-u", AGAIN, "-n", "30", "-o", "cat", "--no-pager")
-        assert time.monotonic() < end, f"{found!r}, wanted {wanted!r}\n{said}"
-        time.sleep(0.5)
-
-
 def calls(box: Box) -> int:
     """How often archon-failed@ ran."""
     said = box("journalctl", "-u", "archon-failed@again", "-o", "cat", "--no-pager")
@@ -96,14 +71,14 @@ def called(box: Box) -> bool:
     return calls(box) > 0
 
 
-def test_enabled_it_verifies_after_boot_and_the_evidence_is_young_again(running: Box) -> None:
+def test_enabled_it_verifies_after_boot_and_the_evidence_is_young_again(endpoint: Applied, running: Box) -> None:
     assert rechecked(running) == {"word": "off", "ran_at": None, "exit": None}
     before, pid = metric(running, "archon_verdict_timestamp_seconds"), running.show(UNIT, "MainPID")
     running.put(f"/etc/systemd/system/{TIMER}.d/quick.conf", QUICK)
     running("systemctl", "daemon-reload")
     running("systemctl", "enable", "--now", TIMER)
-    eventually(lambda: verdict(running)["depth"], "admission", running)
-    eventually(lambda: rechecked(running)["exit"], 0, running)
+    eventually(lambda: verdict(running)["depth"], "admission", lambda: endpoint.journal(AGAIN))
+    eventually(lambda: rechecked(running)["exit"], 0, lambda: endpoint.journal(AGAIN))
     found = rechecked(running)
     assert (found["word"], verdict(running)["verdict"]) == ("on", "holds")
     assert found["ran_at"] > before
@@ -119,6 +94,22 @@ def test_enabled_it_verifies_after_boot_and_the_evidence_is_young_again(running:
     assert not called(running)
 
 
+def test_it_waits_while_others_use_the_engine(endpoint: Applied, running: Box) -> None:
+    before = verdict(running)["at"]
+    running.put("/srv/again/others.py", OTHERS)
+    running("systemd-run", "--unit=others", "/usr/bin/python3", "-I", "/srv/again/others.py")
+    time.sleep(0.5)
+    running("systemctl", "start", "--no-block", AGAIN)
+    look = "journalctl", "-u", AGAIN, "-o", "cat", "--no-pager", "-n", "5"
+    eventually(lambda: "requests of others to end" in running(*look) or None, True, lambda: endpoint.journal(AGAIN))
+    assert running.show(AGAIN, "ActiveState") == {"ActiveState": "activating"}
+    assert (verdict(running)["at"], rechecked(running)["exit"]) == (before, None)
+    running("systemctl", "stop", "others")
+    eventually(lambda: verdict(running)["at"] > before, True, lambda: endpoint.journal(AGAIN))
+    eventually(lambda: running.show(AGAIN, "ActiveState")["ActiveState"], "inactive", lambda: endpoint.journal(AGAIN))
+    assert running.show(AGAIN, "Result") == {"Result": "success"}
+
+
 def test_a_journal_that_was_rotated_away_takes_no_evidence_away(running: Box) -> None:
     look = "journalctl", "-u", UNIT, "-o", "cat", "--no-pager", "SYSLOG_IDENTIFIER=archon-start"
     assert "n_ctx" in running(*look)
@@ -130,21 +121,6 @@ def test_a_journal_that_was_rotated_away_takes_no_evidence_away(running: Box) ->
     assert found["probe"]["facts"]["kv_tokens_logged"] == 1024
     (leg,) = (leg for leg in found["probe"]["legs"] if leg["id"] == "ledger")
     assert (leg["status"], "kept with an earlier verdict" in str(leg)) == ("pass", True)
-
-
-def test_it_waits_while_others_use_the_engine(running: Box) -> None:
-    before = verdict(running)["at"]
-    running.put("/srv/again/others.py", OTHERS)
-    running("systemd-run", "--unit=others", "/usr/bin/python3", "-I", "/srv/again/others.py")
-    time.sleep(0.5)
-    running("systemctl", "start", "--no-block", AGAIN)
-    look = "journalctl", "-u", AGAIN, "-o", "cat", "--no-pager", "-n", "5"
-    eventually(lambda: "requests of others to end" in running(*look) or None, True, running)
-    assert running.show(AGAIN, "ActiveState") == {"ActiveState": "activating"}
-    assert (verdict(running)["at"], rechecked(running)["exit"]) == (before, None)
-    running("systemctl", "stop", "others")
-    eventually(lambda: verdict(running)["at"] > before, True, running)
-    eventually(lambda: running.show(AGAIN, "ActiveState", "Result")["Result"], "success", running)
 
 
 def test_an_endpoint_that_was_stopped_calls_nobody(running: Box) -> None:
@@ -159,14 +135,9 @@ def test_an_endpoint_that_was_stopped_calls_nobody(running: Box) -> None:
     assert running.show(UNIT, "ActiveState") == {"ActiveState": "inactive"}
 
 
-def test_a_broken_contract_calls(running: Box, repository: Path) -> None:
-    path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
-    words = ["/etc/archon/again.toml", "--ctx-size", "512"]
-    running("env", path, sys.executable, "-m", "support.place_release", *words)
-    running.put(f"/etc/systemd/system/{UNIT}.d/50-unasked.conf", "[Service]\nExecStartPost=\n")
-    running("systemctl", "daemon-reload")
-    running("systemctl", "restart", UNIT, timeout=120)
+def test_a_broken_contract_calls(endpoint: Applied, running: Box) -> None:
+    endpoint.halve()
     done = running.run("systemctl", "start", AGAIN, timeout=150)
     assert done.returncode == 1
-    eventually(lambda: rechecked(running)["exit"], 1, running)
-    eventually(lambda: called(running), True, running)
+    eventually(lambda: rechecked(running)["exit"], 1, lambda: endpoint.journal(AGAIN))
+    eventually(lambda: called(running), True, lambda: endpoint.journal(AGAIN))

@@ -1,4 +1,4 @@
-"""What the guards before endpoints count, in the exporter: a guard's real metrics over HTTP, and guards that are dead."""
+"""What the guards before endpoints count, in the exporter: a guard's metrics over HTTP, and guards that are dead."""
 
 from __future__ import annotations
 
