@@ -48,8 +48,11 @@ class OnDisk:
     source: str = ""
 
 
-def joined(kind: str, disk: OnDisk, live: Live, sequence_tokens: int | None = None) -> Capacity:
-    """The capacity by everything that is known; None for what nobody says. Pure."""
+def joined(
+    kind: str, disk: OnDisk, live: Live, sequence_tokens: int | None = None, *, slides: bool = False
+) -> Capacity:
+    """The capacity by everything that is known; None for what nobody says. Pure. ``sequence_tokens`` and ``slides``
+    are declared."""
     report, ledger, source = live.report, disk.ledger, disk.source
     if ledger is not None and report is not None and contradicts(report, ledger):
         ledger, source = None, ""
@@ -63,6 +66,7 @@ def joined(kind: str, disk: OnDisk, live: Live, sequence_tokens: int | None = No
         slots=min((each for each in slots if each), default=None),
         page_tokens=_PAGE_TOKENS.get(kind) or said.block_tokens or 1,
         queues=kind in _QUEUES,
+        slides=slides,
         answer_tokens=live.answer_tokens,
         sequence_tokens=sequence_tokens,
         replicas=said.replicas,
@@ -154,8 +158,9 @@ class CapacityWatch:
         if (disk.start, live) != (self._disk.start, self._live) and self._live != Live():
             self._on_new_engine()
         self._disk, self._live = disk, live
-        endpoint = self._loaded.endpoint
-        self.capacity = joined(endpoint.engine.kind, disk, live, endpoint.contract.len)
+        engine, contract = self._loaded.endpoint.engine, self._loaded.endpoint.contract
+        slides = engine.knobs.get("context-shift") is True
+        self.capacity = joined(engine.kind, disk, live, contract.len, slides=slides)
         return self.capacity
 
     def _look(self) -> tuple[OnDisk, Live]:

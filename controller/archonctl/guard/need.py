@@ -50,7 +50,8 @@ def answer_tokens(ask: Ask, prompt: int, capacity: Capacity) -> int:
     """The longest answer to one prompt that is reserved. Where neither the request nor the engine bounds it, what is
     left of the declared length of a conversation, or of the longest one there can be; 0 where that is unknown too."""
     if ask.max_tokens is not None:
-        return ask.max_tokens
+        window = capacity.window_tokens if capacity.slides else None
+        return ask.max_tokens if window is None else min(ask.max_tokens, max(1, window - prompt))
     longest, declared = longest_tokens(capacity), capacity.sequence_tokens
     if declared is not None and prompt < declared and is_ours_to_bound(ask, capacity):
         longest = declared

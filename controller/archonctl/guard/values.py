@@ -23,6 +23,9 @@ class Capacity:
     queues: bool = False
     """The engine itself makes a sequence wait that its pool has no room for (vLLM, SGLang): a request of several
     sequences cannot fail for the pool as long as each of them fits."""
+    slides: bool = False
+    """The engine drops the oldest tokens of a conversation that reaches its window, and goes on (llama.cpp
+    ``--context-shift``): a long answer takes no more than the window."""
     answer_tokens: int | None = None
     """The longest answer where a request names none, if the engine was told one; ``None``: up to the window."""
     sequence_tokens: int | None = None

@@ -93,7 +93,7 @@ def test_a_flood_of_invented_clients_leaves_no_memory_behind_and_starves_nobody(
     assert len(queue._paid) < 20
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_every_request_is_admitted_after_a_bounded_number_of_later_arrivals(data: st.DataObject) -> None:
     """A pool of 10; requests of 1 to 10 for a few clients, which come whenever they like and hold for a while."""

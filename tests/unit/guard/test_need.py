@@ -72,6 +72,13 @@ def test_more_sequences_than_slots_wait_inside_the_engine() -> None:
     assert (need.tokens, need.slots) == (700, 2)
 
 
+def test_a_window_that_slides_is_all_that_an_answer_takes() -> None:
+    slides = Capacity(window_tokens=4_096, pool_tokens=8_192, slides=True)
+    assert too_long(ask(4_000, answer=1_000_000), slides) is None
+    assert need_of(ask(4_000, answer=1_000_000), slides).tokens == 4_096
+    assert too_long(ask(4_096, answer=10), slides) is not None, "the prompt itself must fit"
+
+
 def test_an_embedding_needs_no_room_for_an_answer() -> None:
     assert too_long(ask(512, answer=0), Capacity(window_tokens=512)) is None
     assert too_long(ask(512, answer=1), Capacity(window_tokens=512)) is not None
@@ -92,6 +99,7 @@ capacities = st.builds(
     page_tokens=st.sampled_from([1, 4, 16]),
     queues=st.booleans(),
 )
+"""Of windows that do not slide: there the longest answer has no bound."""
 
 
 @given(st.lists(_SMALL, min_size=1, max_size=4), _SMALL | st.none(), st.integers(1, 4), capacities)
