@@ -43,6 +43,22 @@ def setup_of(
     )
 
 
+def started_json(name: str, setup: Setup, port: int, admin_port: int | None) -> dict[str, object]:
+    """A guard that has begun to serve, under docs/schemas/guard-1.json."""
+    return {
+        "schema": "archonctl.guard/1",
+        "endpoint": name,
+        "engine": setup.base,
+        "listen": _url(setup.listen[0], port),
+        "admin": None if setup.admin is None or admin_port is None else _url(setup.admin[0], admin_port),
+        "own_keys": isinstance(setup.clients, OwnKeys),
+    }
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def with_credentials(loaded: LoadedEndpoint, environ: Mapping[str, str]) -> LoadedEndpoint:
     """The endpoint, with the credential ``engine-key`` in place of a key file that this account may not read."""
     if not (path := _credential(environ, "engine-key")):

@@ -34,9 +34,16 @@ from archonctl.findings import Finding
 from archonctl.fit.values import FitVerdict as FitWord
 from archonctl.fit.values import RefusalCode, Split
 from archonctl.fleet.gating import GateWord
+from archonctl.fleet.rollout.as_json import fleet_json
+from archonctl.fleet.rollout.values import Action as FleetAction
+from archonctl.fleet.rollout.values import Fault, FleetResult, HostResult, HostWord
 from archonctl.fleet.sidecar.answers import verdict_value
 from archonctl.fleet.sidecar.watch import Watch, Word
 from archonctl.fleet.together import HostVerdict
+from archonctl.guard.auth import PassThrough
+from archonctl.guard.serve import Setup
+from archonctl.guard.start import started_json
+from archonctl.host.load import load_host
 from archonctl.ledger.grammar import ENGINES, grammar
 from archonctl.ledger.reader import LedgerReader
 from archonctl.memory.demand import FitVerdict, MemoryClass, Scope
@@ -48,10 +55,14 @@ from archonctl.observe.catalogue import Look
 from archonctl.observe.compare import compare
 from archonctl.observe.entries import entries, entry_json
 from archonctl.observe.failures import Failure
+from archonctl.observe.relief import Advice
 from archonctl.observe.side import side_of
 from archonctl.observe.watch import Level
 from archonctl.plan.as_json import plan_json
 from archonctl.plan.build import plan_endpoint
+from archonctl.plan.load import load_model
+from archonctl.plan.relief import Question, relieve
+from archonctl.plan.trial import Trial
 from archonctl.plan.values import PlanVerdict
 from archonctl.probe.stored import read_stored
 from archonctl.probe.values import Depth, Leg, LegStatus, Verdict, VerdictWord
@@ -120,6 +131,7 @@ VERBS = {
     "fleet-plan",
     "fleet-gate",
     "fleet-route",
+    "fleet-hosts",
     "sidecar",
     "error",
 }
@@ -269,6 +281,8 @@ ENUMS = [
     ("models-1", ("$defs", "result", "properties", "verdict"), FitWord),
     ("fleet-plan-1", ("properties", "verdict"), HostVerdict),
     ("fleet-gate-1", ("properties", "result"), GateWord),
+    ("fleet-hosts-1", ("properties", "action"), FleetAction),
+    ("fleet-hosts-1", ("properties", "hosts", "items", "properties", "word"), HostWord),
     ("sidecar-1", ("properties", "word"), Word),
     ("inspect-1", ("$defs", "layer", "properties", "attention"), AttentionKind),
     ("inspect-1", ("$defs", "recurrent", "properties", "kind"), RecurrentKind),
@@ -764,6 +778,13 @@ WRONG: dict[str, list[Change]] = {
         (("backends", 0, "state"), "ok"),
         (("backends", 0, "seqs"), 0),
     ],
+    "fleet-hosts-1": [
+        (("hosts", 0, "word"), "ok"),
+        (("hosts", 1, "fault", "code"), "Not a code"),
+        (("hosts", 0, "touched"), None),
+        (("summary",), {"fine": 1}),
+        (("stopped_at",), ""),
+    ],
     "sidecar-1": [
         (("word",), "ready"),
         (("release",), "abc"),
@@ -1040,6 +1061,7 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "fleet-plan-1": ask("fleet", "plan", *_fleet(folder), schema="fleet-plan"),
         "fleet-gate-1": ask("fleet", "gate", *_fleet(folder)[:2], schema="fleet-gate"),
         "fleet-route-1": _route(ask, folder),
+        "fleet-hosts-1": _rolled_out(),
         "saved-plan-1": _kept_plan(ask, folder / "a.plan.json"),
         "fit-1": ask("fit", "qwen3-14b", "--card", "T4"),
         "models-1": ask("models", "--card", "T4"),
@@ -1066,9 +1088,23 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "host-1": ask("host", "ttm", "--persist", "--target", "100"),
         "install-1": ask("install", "--root", folder / "image"),
         **changed(),
+        "guard-1": _check(
+            started_json("small", Setup("vllm", "http://127.0.0.1:1", PassThrough(), ("::", 2)), 2, None)
+        ),
         "stop-1": {"schema": "archonctl.stop/1", "endpoint": "small", "stopped": None},
         "error-1": ask("explain", "no-such-code", code=2, schema="error"),
     }
+
+
+def _rolled_out() -> Value:
+    """A rollout that ended at its second host."""
+    seen = drift_json([Drift("tiny", "0" * 16, ())])
+    fault = Fault("engine-start-failed", "it does not start", hint="archonctl explain engine-start-failed")
+    first = HostResult("a", "holds", 0, None, True, True, 1.5, tuple(seen["endpoints"]), 1.0)
+    second = HostResult("b", "rolled back", 6, fault, True, True, 2.0)
+    third = HostResult("c", "busy", 5, Fault("fleet-busy", "bob has it"), busy_with="bob@two")
+    result = FleetResult("apply", (first, second, third), False, "b", 2, "alice@one", 1.5, 4.0, ("a remark",))
+    return _check(json.loads(json.dumps(fleet_json(result))))
 
 
 def _fleet(folder: Path) -> tuple[str | Path, ...]:
@@ -1142,11 +1178,28 @@ def changed() -> dict[str, Value]:
         "history-1": history_json("tiny", new, History((record,), 1), (record,)),
         "drift-1": drift_json([Drift("tiny", new, (finding,), ("environment",)), Drift("x", "", (), ("all",))]),
         "logs-1": logs_json("tiny", "archon@tiny.service", "", ["a line"]),
-        "failures-1": failures_json([Failure(1.5, "", "kv_cache", "engine", "out of memory", "torch")], "-7d"),
+        "failures-1": _failures(),
         "watch-1": watch_json(WATCHED["archon"]),
     }
     found_value: dict[str, Value] = json.loads(json.dumps(value))
     return found_value
+
+
+def _failures() -> Value:
+    """One that nobody owns, one with its way out, one whose plan cannot be made."""
+    loaded = load_endpoint(REPOSITORY / "env" / "archon.toml", {}, {})
+    with loaded.placing():
+        trial = Trial("archon", loaded.endpoint, load_host(loaded), load_model(loaded.endpoint))
+    found = relieve(trial, Question("kv_cache", 1 << 29, 0, pool=True))
+    said = [
+        Failure(1.5, "", "kv_cache", "engine", "out of memory", "torch"),
+        Failure(2.5, "archon", "kv_cache", "engine", "SHORT BY 512.00 MiB", "radiance-short", 1 << 29, 0, True),
+    ]
+    advice = [
+        Advice("archon", "kv_cache", "ran-out-of-kv-cache", found),
+        Advice("gone", "unknown", "ran-out-of-unknown", None, "it is not installed here any more"),
+    ]
+    return failures_json(said, "-7d", advice)
 
 
 def _entry(path: Path) -> Entry:

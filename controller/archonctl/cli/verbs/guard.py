@@ -16,7 +16,7 @@ def run(args: Namespace, out: Output) -> int:
 
     from archonctl.guard.limits import Limits
     from archonctl.guard.serve import Running, serve
-    from archonctl.guard.start import setup_of, watching, with_credentials
+    from archonctl.guard.start import setup_of, started_json, watching, with_credentials
     from archonctl.guard.tiering import tiering_of
     from archonctl.service.notify import Notifier
     from archonctl.service.state import EndpointState, state_dir
@@ -35,12 +35,14 @@ def run(args: Namespace, out: Output) -> int:
     notifier = Notifier(os.environ)
 
     def ready(running: Running) -> None:
-        host = args.listen.rpartition(":")[0]
-        text = f"http://{host}:{running.port} guards {loaded.name} at {setup.base}"
+        value = started_json(loaded.name, setup, running.port, running.admin_port)
+        text = f"{value['listen']} guards {loaded.name} at {setup.base}"
         notifier.ready(text)
+        if out.json:
+            out.value(value)
         out.talk(f"archonctl: {text}")
-        if running.admin_port is not None:
-            out.talk(f"archonctl: own pages: http://{args.admin.rpartition(':')[0]}:{running.admin_port}/metrics")
+        if value["admin"]:
+            out.talk(f"archonctl: its own pages: {value['admin']}/health and /metrics")
 
     def told(text: str) -> None:
         say(f"guard: {text}")
