@@ -1009,6 +1009,7 @@ WRONG: dict[str, list[Change]] = {
         (("findings", 0, "endpoint"), ""),
     ],
     "logs-1": [(("lines",), "a line"), (("invocation",), ""), (("unit",), None)],
+    "guard-1": [(("admin",), ""), (("listen",), None), (("own_keys",), "yes")],
     "stop-1": [
         (("stopped",), "pid 4242"),
         (("stopped",), False),
