@@ -77,13 +77,18 @@ def _hidden(text: str) -> str:
 
 
 def _text(data: Mapping[str, Any], source: str, unread: tuple[Unread, ...]) -> str:
-    lines = [f"# Imported by archonctl from {printable(source, 200)}."]
+    lines = [f"# Imported by archonctl from {_remark(printable(source, 200))}."]
     if unread:
         lines += ["#", "# Not understood, or left to you:"]
-        lines += [f"#   {_said(each)}" for each in unread]
+        lines += [f"#   {_remark(_said(each))}" for each in unread]
     return "\n".join(lines) + "\n\n" + re.sub(r"(?m)^(\s+)\"", r'    "', tomli_w.dumps(data))
 
 
 def _said(each: Unread) -> str:
     place = f"line {each.line}: " if each.line else ""
     return f"{place}{each.text}: {each.reason}"
+
+
+def _remark(text: str) -> str:
+    """Fit for a comment of TOML, which takes no control character: one of them could end it, too."""
+    return re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\x{ord(found[0]):02x}", text)
