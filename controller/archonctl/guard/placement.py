@@ -19,7 +19,7 @@ from archonctl.guard.prompt import Prompt
 from archonctl.tiers import policy
 from archonctl.tiers.book import Book, Conversation, Match, Seat
 from archonctl.tiers.executor import Executor
-from archonctl.tiers.prefix import Text, text_of
+from archonctl.tiers.prefix import Prefix, Text, text_of
 from archonctl.tiers.served import Served, served
 from archonctl.tiers.slots import Slot, SlotError
 from archonctl.tiers.store import StagingError
@@ -38,6 +38,10 @@ class Seated:
     conversation: Conversation | None = None
     expected_tokens: int | None = None
     """Tokens of its prompt that were computed before, wherever they lay; ``None``: a prompt that was never seen."""
+    prefix: Prefix | None = None
+    """Of its prompt: what the slot holds once the request has run."""
+    was_there: bool = False
+    """The slot held the conversation before the request was sent."""
     restored: bool = False
     task_before: int | None = None
     """The latest request that was seen in the slot before this one."""
@@ -53,6 +57,8 @@ class Placer:
         self._executor, self._say = executor, say
         self._tasks: set[asyncio.Task[object]] = set()
         self._seen: dict[int, int | None] = {}
+        self._ended: dict[int, Seated] = {}
+        """The latest request of a slot that has ended, until it was seen what it left there."""
         self._busy: set[int] = set()
 
     @property
@@ -83,6 +89,7 @@ class Placer:
             self._executor.speeds.prefilled(said.prefilled_tokens, said.prefill_s)
         if isinstance(placed, Seated) and placed.seat is not None:
             placed.seat.guests -= 1
+            self._ended[placed.seat.id] = placed
             self._behind(self._after(placed, said))
 
     async def close(self) -> None:
@@ -140,6 +147,8 @@ class Placer:
         slots = await self._executor.client.slots()
         self._busy = {slot.id for slot in slots if slot.busy}
         for seat, slot in zip(self.book.seats, slots, strict=False):
+            if seat.idle and not slot.busy and (ended := self._ended.get(seat.id)):
+                self._saw(ended, slot)
             if seat.idle and seat.stamp is not None and not seat.still_holds(slot):
                 self.book.leave(seat)
 
@@ -213,11 +222,13 @@ class Placer:
         before = seat.stamp[0] if seat.stamp else self._seen.get(seat.id)
         conversation.uses += 1
         conversation.used_at = time.time()
-        self.book.grow(conversation, text.prefix)
+        if conversation.id not in self.book.conversations:
+            self.book.know(conversation)
+        was_there = seat.holder is conversation
         self.book.sit(conversation, seat)
         seat.guests += 1
         seat.stamp = None
-        return Seated(seat.id, seat, conversation, expected, restored, before)
+        return Seated(seat.id, seat, conversation, expected, text.prefix, was_there, restored, before)
 
     async def _after(self, placed: Seated, said: Served | None) -> None:
         """See what the request left in its slot, and use the pause."""
@@ -248,10 +259,15 @@ class Placer:
         seat, conversation = placed.seat, placed.conversation
         if seat is None or conversation is None or seat.holder is not conversation:
             return
+        if self._ended.pop(seat.id, None) is None:
+            return  # it was seen already
         self._seen[seat.id] = slot.task
-        if slot.task is None or not slot.tokens or slot.task == placed.task_before:
+        ran = slot.task != placed.task_before
+        if slot.task is None or not slot.tokens or not (ran or placed.was_there):
             self.book.leave(seat)  # it was refused, or the engine emptied the slot
             return
+        if ran and placed.prefix is not None:
+            self.book.grow(conversation, placed.prefix)
         seat.stamp, conversation.tokens = (slot.task, slot.tokens), slot.tokens
 
     def _was_served(self, placed: Seated, said: Served) -> None:

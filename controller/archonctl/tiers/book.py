@@ -18,7 +18,7 @@ MOST = 4096
 
 @dataclass(eq=False)
 class Conversation:
-    """One conversation that was served here, or whose file was found."""
+    """One conversation that was served here, or whose file was found; it may lie nowhere any more."""
 
     id: str
     prefix: Prefix
@@ -132,14 +132,12 @@ class Book:
         seat.holder, conversation.seat = conversation, seat
 
     def leave(self, seat: Seat) -> None:
-        """What the slot held is not there any more; it is forgotten where it was not staged."""
+        """What the slot held is not there any more. Who it was stays known: its loss is seen when it is back."""
         holder = seat.holder
         seat.holder, seat.stamp = None, None
         if holder is not None:
             holder.seat = None
-            if holder.staged is None:
-                self.forget(holder)
-            else:
+            if holder.staged is not None:
                 holder.tokens = holder.staged.tokens
 
     def match(self, text: Text) -> Match | None:

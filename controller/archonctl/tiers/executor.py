@@ -186,7 +186,7 @@ class Executor:
         try:
             await self._check(seat)
             size = self.book.size_of(conversation)
-            await self.filing.free_older(self.store.first, size or 0, conversation)
+            await self._room_in_first(size or 0, conversation)
             if size is not None and self.store.room_bytes(self.store.first) < size:
                 raise StagingError(StoreTrouble.NO_ROOM, f"no room for {size:,} bytes where the engine writes")
             id_, began = self.store.new_id(), time.monotonic()
@@ -222,7 +222,8 @@ class Executor:
         staged = conversation.staged
         if staged is None or not await self.same_engine() or staged.fingerprint != self.fingerprint:
             raise StagingError(StoreTrouble.GONE, "it has no file, or one of another engine")
-        await self._room_in_first(conversation)
+        if self.store.first not in conversation.places:
+            await self._room_in_first(staged.bytes, conversation)
         await self.filing.ready(conversation)
         self.book.leave(seat)
         restored = await self.client.restore(seat.id, staged.kv)
@@ -233,15 +234,14 @@ class Executor:
         if len(conversation.places) > 1:  # the colder copy is kept; this one only passed through
             await self.filing.drop(conversation, self.store.first)
 
-    async def _room_in_first(self, conversation: Conversation) -> None:
-        """Where the engine reads, make room for a file that lies elsewhere."""
-        staged, first = conversation.staged, self.store.first
-        if staged is None or first in conversation.places or self.store.room_bytes(first) >= staged.bytes:
-            return
-        await self.filing.free_older(first, staged.bytes, conversation)
-        if self.store.room_bytes(first) < staged.bytes:
-            board = self.board(lambda each: each is not conversation)
-            await self.carry_out(policy.make_room(board, first, staged.bytes))
+    async def _room_in_first(self, size: int, but: Conversation) -> None:
+        """Every file passes through the place that the engine reads and writes: make room there."""
+        first = self.store.first
+        await self.filing.free_older(first, size, but)
+        if self.store.room_bytes(first) < size:
+            board = self.board(lambda each: each is not but and not each.live)
+            if any(tier.name == first for tier in board.tiers):  # one without any capacity is no tier
+                await self.carry_out(policy.make_room(board, first, size))
 
     async def sweep(self) -> tuple[Outcome, ...]:
         """Bring the places under their marks, one tier down. Does not raise."""

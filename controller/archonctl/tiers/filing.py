@@ -34,15 +34,17 @@ class Filing:
                 await asyncio.to_thread(self.speeds.first, name, self.store)
             except StagingError as err:
                 self.counts.failed("measure", err.trouble.value)
-        for each in list(self.book.conversations.values()):
-            self.book.forget(each)
-        for entry in self.store.entries.values():
-            staged = entry.staged
-            if staged.fingerprint == fingerprint:
-                self.book.bytes_per_token = staged.bytes / max(staged.tokens, 1)
-                each = Conversation(staged.id, staged.prefix, staged.tokens, uses=staged.uses, used_at=staged.at)
-                self.book.know(each)
-                self._note(each, staged.id)
+        mine = {id_ for id_, entry in self.store.entries.items() if entry.staged.fingerprint == fingerprint}
+        for each in self.book.conversations.values():
+            id_ = each.staged.id if each.staged and each.staged.id in mine else None
+            self._note(each, id_)
+            mine.discard(id_ or "")
+        for id_ in mine:
+            staged = self.store.entries[id_].staged
+            self.book.bytes_per_token = staged.bytes / max(staged.tokens, 1)
+            each = Conversation(id_, staged.prefix, staged.tokens, uses=staged.uses, used_at=staged.at)
+            self.book.know(each)
+            self._note(each, id_)
         self.stands()
 
     def stands(self) -> None:
@@ -56,8 +58,6 @@ class Filing:
         entry = self.store.entries.get(id_ or "")
         conversation.staged = entry.staged if entry else None
         conversation.places = tuple(name for name in self.store.specs if entry and name in entry.places)
-        if entry is None and not conversation.live:
-            self.book.forget(conversation)
 
     async def take(
         self, conversation: Conversation, id_: str, to: str, saved: Moved, fingerprint: str, began: float

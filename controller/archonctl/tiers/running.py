@@ -26,10 +26,11 @@ def running_arguments(port: int, proc: Path = procfs.PROC) -> tuple[str, ...] | 
 
 
 def save_path(arguments: Sequence[str]) -> Path | None:
-    """Where that engine saves slots; ``None`` where the arguments do not say."""
+    """Where that engine saves slots, by the last option that says it; ``None`` where none does."""
+    found = None
     for word, after in zip(arguments, [*arguments[1:], ""], strict=True):
         if word == _SAVE_PATH and after:
-            return Path(after)
-        if word.startswith(f"{_SAVE_PATH}="):
-            return Path(word.partition("=")[2])
-    return None
+            found = Path(after)
+        elif word.startswith(f"{_SAVE_PATH}="):
+            found = Path(word.partition("=")[2])
+    return found
