@@ -59,7 +59,9 @@ def make(folder: Path, hosts: int, own: bool) -> None:
         entries = []
         for name, path in zip(names, paths, strict=True):
             wide = 2 if int(name[1:]) % EACH == 0 else 1
-            entries.append({"declaration": path, "cards": list(range(first, first + wide))})
+            cards = list(range(first, first + wide))
+            env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, cards))}
+            entries.append({"declaration": path, "cards": cards, "env": env})
             first += wide
         lying[host] = {"archon_endpoints": entries}
         empty[host] = {}

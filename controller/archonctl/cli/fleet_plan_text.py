@@ -15,6 +15,8 @@ _COLOUR = {"holds": "green", "short": "red", "unknown": "yellow", "invalid": "re
 MOST_ROWS = 60
 """Kinds of hosts that are shown; the rest is counted, and in --json."""
 MOST_LINES = 20
+MOST_NAMES = 12
+"""Names or ranges of names in one place; --json has all."""
 
 
 def fleet_plan_text(plan: FleetPlan, out: Output) -> str:
@@ -192,15 +194,16 @@ def _wrapped(label: str, text: str, out: Output) -> str:
 
 
 def named(names: Iterable[str]) -> str:
-    """Names in short: numbers in a row as a range (``gpu[1-40], gpu44``)."""
-    found: list[str] = []
-    run: list[str] = []
+    """Names in short: numbers in a row as a range (``gpu[1-40], gpu44``), and of many such the first and a count."""
+    runs: list[list[str]] = []
     for name in names:
-        if run and not _follows(run[-1], name):
-            found.append(_range(run))
-            run = []
-        run.append(name)
-    return ", ".join([*found, *([_range(run)] if run else [])])
+        if runs and _follows(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    rest = sum(len(run) for run in runs[MOST_NAMES:])
+    shown = ", ".join(_range(run) for run in runs[:MOST_NAMES])
+    return f"{shown} and {rest:,} more" if rest else shown
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -16,11 +16,14 @@ from archonctl.fleet.inventory import FleetHost
 
 
 def facts_folder(sources: Sequence[str], environ: Mapping[str, str], given: str = "") -> Path:
-    """Where the facts of an inventory's hosts are kept: as given, else a folder of the user's cache."""
+    """Where the facts of an inventory's hosts are kept: as given, else a folder of the user's cache.
+
+    By the first source: what is given beside it (a placement, say) is about the same hosts.
+    """
     if given:
         return Path(given)
     cache = environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    where = "\n".join(os.path.abspath(source) for source in sources)  # noqa: PTH100
+    where = os.path.abspath(sources[0])  # noqa: PTH100
     return (
         Path(cache) / "archonctl" / "fleet" / hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     )

@@ -14,7 +14,7 @@ from archonctl.deployment.load import load_endpoint
 from archonctl.errors import ArchonError
 from archonctl.findings import Finding, refuses
 from archonctl.fleet.asked import known_hosts
-from archonctl.fleet.given import settings
+from archonctl.fleet.given import cards_finding, settings
 from archonctl.fleet.inventory import Assigned, Inventory
 from archonctl.fleet.knowledge import Hardware, Knowledge, Known, Read
 from archonctl.fleet.together import Judge
@@ -90,7 +90,7 @@ class _Gate:
             read = self.knowledge.read(assigned.declaration)
         except ArchonError as err:
             return tuple(of_error(err, shown))
-        key = (read.text, read.key, hardware, assigned.cards)
+        key = (read.text, read.key, hardware, assigned.cards, assigned.env)
         if key not in self._found:
             self._found[key] = (shown, self._checked(assigned, hardware, read))
         first, found = self._found[key]
@@ -101,12 +101,16 @@ class _Gate:
         loaded, shown = read.loaded, str(assigned.declaration)
         if hardware is not None:
             flags: dict[str, object] = {"host.profile": str(hardware.profile), "host.detect": False}
-            flags |= settings(assigned, hardware.host)
+            flags |= settings(assigned)
             try:
                 loaded = load_endpoint(assigned.declaration, flags, self._environ)
             except ArchonError as err:
                 return tuple(of_error(err, shown))
-        return check_endpoint(loaded, shown=shown)
+        found = check_endpoint(loaded, shown=shown)
+        if hardware is not None:
+            seen = cards_finding(assigned, loaded.endpoint, hardware, read, self.knowledge)
+            found = (*found, *([seen] if seen else []))
+        return found
 
 
 def _elsewhere(finding: Finding, first: str, shown: str) -> Finding:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from archonctl.deployment.paths import exists
 from archonctl.deployment.problems import closest, describe, printable
 from archonctl.errors import DeclarationError, UsageError
 
@@ -25,19 +26,21 @@ ENDPOINTS = "archon_endpoints"
 PROFILE = "archon_host_profile"
 DEADLINE_S = 300
 _INDEX_LIMIT = 1024
-_KEYS = ("declaration", "cards", "share_cards")
+_KEYS = ("declaration", "cards", "share_cards", "env")
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
     """An endpoint on a host. ``cards`` are indices of its profile; None: not said, so those that the engine takes.
 
-    ``share_cards``: it may lie on a card with another one that says the same.
+    ``share_cards``: it may lie on a card with another one that says the same. ``env`` are variables of the engine on
+    this host, over those of its declaration: what shows it its cards.
     """
 
     declaration: Path
     cards: tuple[int, ...] | None = None
     share_cards: bool = False
+    env: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -98,16 +101,16 @@ def read_inventory(sources: Sequence[str], environ: Mapping[str, str], limit: st
     for group, members in groups.items():
         for name in members if group not in ("all", "ungrouped") else ():
             of_host[name].append(group)
-    folder = base_folder(sources)
+    folders = base_folders(sources)
     chosen = _limited(names, groups, limit)
-    hosts = tuple(_host(name, of_host[name], variables.get(name, {}), folder) for name in chosen)
+    hosts = tuple(_host(name, of_host[name], variables.get(name, {}), folders) for name in chosen)
     return Inventory(tuple(sources), hosts, groups)
 
 
-def base_folder(sources: Sequence[str]) -> Path:
-    """Where relative paths in host variables begin: the folder that holds host_vars (of the first source)."""
-    first = Path(sources[0]).absolute()
-    return first if first.is_dir() else first.parent
+def base_folders(sources: Sequence[str]) -> tuple[Path, ...]:
+    """Where relative paths in host variables begin: the folders that hold host_vars, one a source."""
+    paths = [Path(source).absolute() for source in sources]
+    return tuple(dict.fromkeys(path if path.is_dir() else path.parent for path in paths))
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
@@ -222,30 +225,30 @@ def matching(word: str, names: Iterable[str], groups: Mapping[str, Iterable[str]
     return {name for name in names if name == word or fnmatch.fnmatchcase(name, word)}
 
 
-def _host(name: str, groups: Iterable[str], variables: Mapping[str, Any], folder: Path) -> FleetHost:
+def _host(name: str, groups: Iterable[str], variables: Mapping[str, Any], folders: Sequence[Path]) -> FleetHost:
     mine = {key: value for key, value in variables.items() if key.startswith("archon_")}
     address = variables.get("ansible_host")
     address = address if isinstance(address, str) and address else name
     try:
-        profile = _profile(name, mine.get(PROFILE), folder)
-        endpoints = _endpoints(name, mine.get(ENDPOINTS), folder)
+        profile = _profile(name, mine.get(PROFILE), folders)
+        endpoints = _endpoints(name, mine.get(ENDPOINTS), folders)
     except DeclarationError as err:
         return FleetHost(name, tuple(groups), address, problem=err, archon_vars=mine)
     return FleetHost(name, tuple(groups), address, profile, endpoints, archon_vars=mine)
 
 
-def _profile(name: str, value: object, folder: Path) -> Path | None:
-    return None if value is None else _path(name, PROFILE, value, folder)
+def _profile(name: str, value: object, folders: Sequence[Path]) -> Path | None:
+    return None if value is None else _path(name, PROFILE, value, folders)
 
 
-def _endpoints(name: str, value: object, folder: Path) -> tuple[Assigned, ...]:
+def _endpoints(name: str, value: object, folders: Sequence[Path]) -> tuple[Assigned, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
         value = _list_of(value)
     if not isinstance(value, list):
         raise _bad(name, ENDPOINTS, describe(value), "a list of declaration files")
-    found = [_assigned(name, f"{ENDPOINTS}[{number}]", one, folder) for number, one in enumerate(value)]
+    found = [_assigned(name, f"{ENDPOINTS}[{number}]", one, folders) for number, one in enumerate(value)]
     names = [one.name for one in found]
     if twice := next((one for one in names if names.count(one) > 1), ""):
         raise _bad(name, ENDPOINTS, f"{printable(twice)!r} twice", "each endpoint once a host")
@@ -260,9 +263,9 @@ def _list_of(text: str) -> object:
         return [text]
 
 
-def _assigned(host: str, key: str, value: object, folder: Path) -> Assigned:
+def _assigned(host: str, key: str, value: object, folders: Sequence[Path]) -> Assigned:
     if not isinstance(value, dict):
-        return Assigned(_path(host, key, value, folder))
+        return Assigned(_path(host, key, value, folders))
     if wrong := next((str(one) for one in value if one not in _KEYS), ""):
         close = closest(wrong, _KEYS)
         hint = f"did you mean {close}?" if close else ""
@@ -272,8 +275,17 @@ def _assigned(host: str, key: str, value: object, folder: Path) -> Assigned:
         raise _bad(host, f"{key}.cards", describe(cards), "card indices of the host profile, each once")
     if not isinstance(share := value.get("share_cards", False), bool):
         raise _bad(host, f"{key}.share_cards", describe(share), "true or false")
-    path = _path(host, f"{key}.declaration", value.get("declaration"), folder)
-    return Assigned(path, None if cards is None else tuple(cards), share)
+    path = _path(host, f"{key}.declaration", value.get("declaration"), folders)
+    env = value.get("env", {})
+    if not isinstance(env, dict) or not all(_is_variable(key, text) for key, text in env.items()):
+        raise _bad(host, f"{key}.env", describe(env), "a table of variables with text or numbers")
+    given = tuple(sorted((name, str(text)) for name, text in env.items()))
+    return Assigned(path, None if cards is None else tuple(cards), share, given)
+
+
+def _is_variable(name: object, value: object) -> bool:
+    is_name = isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)
+    return bool(is_name) and isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _are_cards(value: object) -> bool:
@@ -282,16 +294,16 @@ def _are_cards(value: object) -> bool:
     return all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < _INDEX_LIMIT for one in value)
 
 
-def _path(host: str, key: str, value: object, folder: Path) -> Path:
-    """A path of a host variable: from the inventory's folder, else from here."""
+def _path(host: str, key: str, value: object, folders: Sequence[Path]) -> Path:
+    """A path of a host variable: from the inventory's folders, else from here."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise _bad(host, key, describe(value), "the path of a file")
     if "{{" in value:
         hint = "ansible-inventory does not fill templates in: write the path"
         raise _bad(host, key, f"the template {printable(value)!r}", "the path of a file", hint)
     path = Path(value).expanduser() if value.startswith("~") else Path(value)
-    below = folder / path
-    return below if path.is_absolute() or below.exists() or not path.exists() else path.absolute()
+    candidates = [*(folder / path for folder in folders), path.absolute()]
+    return next((one for one in candidates if exists(one)), candidates[0])
 
 
 def _bad(host: str, key: str, got: str, wanted: str, hint: str = "") -> DeclarationError:

@@ -97,7 +97,7 @@ class Knowledge:
         if host.problem is not None:
             return Known(host, None, host.problem)
         if profile is None:
-            hint = "gather it: archonctl fleet probe, or name archon_host_profile in the inventory"
+            hint = "gather it: archonctl fleet status, or name archon_host_profile in the inventory"
             missing = DeclarationError(
                 "fleet-host-unread", "nothing is known of its cards and RAM", where=f"host {host.name}", hint=hint
             )

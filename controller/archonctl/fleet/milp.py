@@ -148,8 +148,8 @@ class _Search:
         self._missing: dict[str, int] = {}
 
     def run(self, spare: bool) -> Placement:
-        if not self._columns():
-            return self._as_it_was(f"more than {MOST_PATTERNS:,} sets of endpoints are possible")
+        if why := self._columns():
+            return self._as_it_was(why)
         self._demand()
         status, at = self._ordered()
         if at is None:
@@ -184,15 +184,18 @@ class _Search:
     def _as_it_was(self, why: str) -> Placement:
         return assess(self._problem, self._found.at, why=why)
 
-    def _columns(self) -> bool:
+    def _columns(self) -> str:
+        """Every set that every kind of site takes; why not, where they are too many."""
         for kind, sites in self._sites.items():
             for names, grade in patterns(self._problem, kind, MOST_PATTERNS):
                 use = _Use(kind, names, grade, self._model.column(len(sites)))
                 self._uses.append(use)
                 self._by_kind.setdefault(kind, []).append(use)
                 if len(self._uses) > MOST_PATTERNS:
-                    return False
-        return True
+                    return f"more than {MOST_PATTERNS:,} sets of endpoints are possible"
+                if time.monotonic() > self._deadline:
+                    return "the time was over"
+        return ""
 
     def _demand(self) -> None:
         model = self._model

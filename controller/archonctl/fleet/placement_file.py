@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from archonctl.errors import HostRefusal
-from archonctl.fleet.answer import FleetPlan
+from archonctl.fleet.answer import FleetPlan, HostRow
+from archonctl.fleet.given import showing
 from archonctl.fleet.inventory import Assigned
 
 HEAD = """# Where every endpoint lies, by `archonctl fleet plan`. An inventory of its own: give it behind the other one,
@@ -23,11 +24,11 @@ def placement_text(plan: FleetPlan, folder: Path) -> str:
     import yaml
 
     known = [row for row in plan.hosts if row.known.hardware is not None]
-    hosts = {row.known.name: {"archon_endpoints": [_entry(one, folder) for one in row.assigned]} for row in known}
+    hosts = {row.known.name: {"archon_endpoints": [_entry(one, row, folder) for one in row.assigned]} for row in known}
     return HEAD + yaml.safe_dump({"all": {"hosts": hosts}}, sort_keys=False, width=120, default_flow_style=None)
 
 
-def _entry(one: Assigned, folder: Path) -> dict[str, object]:
+def _entry(one: Assigned, row: HostRow, folder: Path) -> dict[str, object]:
     path = one.declaration
     shown = path.relative_to(folder) if path.is_relative_to(folder) else path
     entry: dict[str, object] = {"declaration": os.fspath(shown)}
@@ -35,6 +36,9 @@ def _entry(one: Assigned, folder: Path) -> dict[str, object]:
         entry["cards"] = list(one.cards)
     if one.share_cards:
         entry["share_cards"] = True
+    hardware = row.known.hardware
+    if env := dict(one.env) or (showing(one.cards, hardware.host) if hardware else {}):
+        entry["env"] = env
     return entry
 
 

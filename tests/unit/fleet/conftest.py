@@ -39,7 +39,8 @@ class Fleet:
             path = self.folder / f"{name}.profile.toml"
             path.write_text(profile(name, cards, **figures))
         there = tuple(
-            Assigned(self.folder / "env" / f"{one}.toml", numbers, share) for one, numbers in (lies or {}).items()
+            Assigned(self.folder / "env" / f"{one}.toml", numbers, share, _shown(numbers))
+            for one, numbers in (lies or {}).items()
         )
         self.hosts.append(FleetHost(name, profile=path, endpoints=there))
 
@@ -55,6 +56,11 @@ class Fleet:
             (self.folder / "fleet.toml").write_text(text)
             fleet = read_fleet(self.folder / "fleet.toml")
         return plan_fleet(self.inventory, fleet, Ask(self.folder / "facts", {}, without, limit_s))
+
+
+def _shown(cards: tuple[int, ...] | None) -> tuple[tuple[str, str], ...]:
+    """What keeps an engine to its cards."""
+    return () if cards is None else (("CUDA_VISIBLE_DEVICES", ",".join(map(str, cards))),)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,18 @@ def test_what_is_wrong_with_endpoints_together_is_found(fleet: Fleet) -> None:
     fleet.host("g1", 2, {"a": None, "b": None})
     found = {one.code for one in gate_fleet(fleet.inventory, fleet.folder, {}).hosts[0].findings}
     assert {"fleet-port-clash", "fleet-card-clash"} <= found
+
+
+def test_an_engine_that_is_not_kept_to_its_cards_is_refused(fleet: Fleet) -> None:
+    fleet.endpoint("a")
+    fleet.host("g1", 4, {"a": (2,)})
+    fleet.hosts.append(replace(fleet.hosts[0], name="g2", endpoints=(replace(fleet.hosts[0].endpoints[0], env=()),)))
+    gate = gate_fleet(fleet.inventory, fleet.folder, {})
+    assert words(gate) == {"g1": "clean", "g2": "refused"}
+    (found,) = [one for one in gate.hosts[1].findings if one.severity == "error"]
+    assert found.code == "fleet-cards-not-given"
+    assert "it would take 0" in found.message
+    assert "CUDA_VISIBLE_DEVICES: '2'" in found.fix
 
 
 def test_hosts_that_cannot_be_judged_hide_no_other_and_are_not_clean(fleet: Fleet) -> None:

@@ -326,6 +326,11 @@ def test_a_placement_written_down_is_an_inventory_that_says_the_same(fleet: Flee
     read = read_inventory([str(path)], os.environ)
     assert [host.name for host in read.hosts] == ["g1"], "of g2 nothing is known, so nothing is said"
     assert read.hosts[0].endpoints == row(plan, "g1").assigned
+    fleet.host("g3", 2)
+    plan = fleet.plan('[endpoints.a]\npins = ["g3"]\n[endpoints.b]\npins = ["g3"]\n')
+    path.write_text(placement_text(plan, fleet.folder))
+    given = {one.name: dict(one.env) for one in read_inventory([str(path)], os.environ).host("g3").endpoints}
+    assert [env["CUDA_VISIBLE_DEVICES"] for env in given.values()] == ["0", "1"]
 
 
 # The fleet file

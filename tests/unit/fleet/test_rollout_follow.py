@@ -1,0 +1,157 @@
+"""What a host's word is, from the lines that Ansible tells of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archonctl.fleet.rollout.follow import HostFollower
+from archonctl.fleet.rollout.happenings import Happening, happening_of
+from archonctl.fleet.rollout.values import EXIT, WORST_FIRST, Action, FleetResult, HostResult, worst_of
+
+APPLY, PREVIEW = "From the running release to the declared one, or back", "Preview it on the host"
+
+
+def line(module: str, task: str = "t", event: str = "result", status: str = "ok", **result: object) -> Happening:
+    """A line as the callback writes it, read again."""
+    value = {"event": event, "at": 2.0, "host": "h", "task": f"archonctl.endpoints.apply : {task}", "status": status}
+    found = happening_of(json.dumps({**value, "action": f"archonctl.endpoints.{module}", "result": result}))
+    assert found is not None
+    return found
+
+
+def after(*lines: Happening, action: Action = "apply", check: bool = False, interrupted: bool = False) -> HostResult:
+    follower = HostFollower("h", action, check=check)
+    for each in lines:
+        follower.see(each)
+    return follower.result(interrupted=interrupted)
+
+
+def applied(exit_code: int, outcome: str, **more: object) -> Happening:
+    value = {"endpoint": "e", "outcome": outcome, "attempts": [{"codes": ["capacity-short"]}]}
+    status = "ok" if exit_code == 0 else "failed"
+    return line("archon_apply", APPLY, status=status, exit_code=exit_code, value=value, msg="why", **more)
+
+
+BEGIN = line("archon_apply", APPLY, event="begin")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "outcome", "word"),
+    [(0, "applied", "holds"), (6, "rolled back", "rolled back"), (7, "lost", "lost"), (1, "failed", "broken")],
+)
+def test_the_hosts_own_answer_is_its_word(exit_code: int, outcome: str, word: str) -> None:
+    found = after(BEGIN, applied(exit_code, outcome, changed=True))
+    assert (found.word, found.exit_code, found.touched, found.changed) == (word, exit_code, True, True)
+    assert found.fault is None if exit_code == 0 else found.fault is not None and found.fault.code == "capacity-short"
+
+
+def test_of_two_endpoints_the_worse_counts_in_either_order() -> None:
+    for pair in (
+        (applied(0, "applied"), applied(6, "rolled back")),
+        (applied(6, "rolled back"), applied(0, "applied")),
+    ):
+        assert after(BEGIN, *pair).word == "rolled back"
+    assert after(BEGIN, applied(6, "rolled back"), applied(7, "lost")).word == "lost"
+
+
+def test_a_refusal_beforehand_touches_nothing_and_keeps_its_code() -> None:
+    error = {"code": "knob-unknown", "message": "no such flag", "where": "e.toml:1", "hint": "take it out"}
+    refused = line("archon_apply", PREVIEW, status="failed", exit_code=4, error=error, previewed=True)
+    found = after(line("archon_apply", PREVIEW, event="begin"), refused)
+    assert (found.word, found.exit_code, found.touched) == ("refused", 4, False)
+    assert found.fault is not None
+    assert (found.fault.code, found.fault.where) == ("knob-unknown", "e.toml:1")
+
+
+def test_who_has_the_endpoint_is_told() -> None:
+    message = "archonctl (pid 12, alice@one) is starting or supervising e"
+    busy = line(
+        "archon_apply", APPLY, status="failed", exit_code=5, error={"code": "up-in-progress", "message": message}
+    )
+    found = after(BEGIN, busy)
+    assert (found.word, found.busy_with, found.touched) == ("busy", "pid 12, alice@one", False)
+    lease = line("archon_lease", status="failed", held_by="bob@two", error={"code": "fleet-busy", "message": "m"})
+    assert (after(lease).word, after(lease).busy_with) == ("busy", "bob@two")
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("root@h: Permission denied (publickey).", "fleet-key-refused"),
+        ("Host key verification failed.", "fleet-host-key-unknown"),
+        ("Missing sudo password", "fleet-become-refused"),
+        ("ssh: connect to host h port 22: No route to host", "fleet-host-unreachable"),
+    ],
+)
+def test_why_a_host_cannot_be_reached_is_told_apart(said: str, code: str) -> None:
+    found = after(line("archon_facts", status="unreachable", msg=said), action="status")
+    assert (found.word, found.exit_code, found.fault and found.fault.code) == ("unreachable", 3, code)
+
+
+def test_a_host_that_is_lost_while_it_is_changed_stays_touched() -> None:
+    found = after(BEGIN, line("archon_apply", APPLY, status="unreachable", msg="Connection timed out"))
+    assert (found.word, found.touched) == ("unreachable", True)
+    assert found.fault is not None
+    assert "while it was being changed" in found.fault.message
+
+
+def test_after_a_signal_what_was_being_changed_is_in_flight_and_the_rest_untouched() -> None:
+    assert after(BEGIN, interrupted=True).word == "in flight"
+    assert after(interrupted=True).word == "untouched"
+    assert after(BEGIN, applied(0, "applied"), interrupted=True).word == "holds"
+
+
+def test_a_task_that_was_skipped_touched_nothing() -> None:
+    assert after(BEGIN, line("archon_apply", APPLY, status="skipped")).touched is False
+
+
+def test_a_host_that_others_held_back_is_untouched_with_the_reason() -> None:
+    found = after(line("ansible.builtin.fail", "Touch nothing where any host is refused", status="failed", msg="b"))
+    assert (found.word, found.exit_code, found.fault and found.fault.code) == ("untouched", 0, "fleet-held-back")
+
+
+@pytest.mark.parametrize(("word", "expected"), [("holds", "holds"), ("down", "broken"), ("unverified", "no evidence")])
+def test_a_look_says_what_the_endpoints_are(word: str, expected: str) -> None:
+    facts = {"archon": {"installed": True, "host": {"ram_mib": 1}, "endpoints": [{"endpoint": "e", "word": word}]}}
+    found = after(line("archon_facts", ansible_facts=facts), action="status")
+    assert (found.word, found.exit_code, found.facts_at) == (expected, EXIT[found.word], 2.0)
+
+
+def test_unknown_is_not_fine_where_nothing_was_seen() -> None:
+    assert after(action="status").word == "no evidence"
+    bare = line("archon_facts", ansible_facts={"archon": {"installed": False}})
+    assert after(bare, action="drift").word == "no evidence"
+
+
+def test_each_item_of_a_loop_is_a_verdict() -> None:
+    items = [
+        {"exit_code": code, "value": {"endpoint": name}, "failed": bool(code)} for name, code in (("a", 0), ("b", 1))
+    ]
+    found = after(line("archon_probe", status="failed", results=items), action="probe")
+    assert (found.word, [each["endpoint"] for each in found.endpoints]) == ("broken", ["a", "b"])
+
+
+@given(st.lists(st.sampled_from(WORST_FIRST)))
+def test_the_worst_code_stands_for_all_in_any_order(codes: list[int]) -> None:
+    worst = worst_of(codes)
+    assert worst == worst_of(reversed(codes)) == worst_of([*codes, worst])
+    assert worst in (*codes, 0)
+    assert (worst == 0) == (set(codes) <= {0})
+
+
+@pytest.mark.parametrize(("word", "code"), [("untouched", 130), ("unreachable", 130), ("rolled back", 6), ("lost", 7)])
+def test_a_signal_is_the_exit_code_unless_something_is_worse_than_unknown(word: Any, code: int) -> None:
+    assert FleetResult("apply", (HostResult("h", word, EXIT[word]),), signal=2).exit_code == code
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_no_line_breaks_the_reader(value: object) -> None:
+    for text in (json.dumps(value), json.dumps({"event": "result", "result": value, "host": value}), str(value)):
+        found = happening_of(text)
+        if found is not None:
+            after(found)
