@@ -15,7 +15,14 @@ EXTRAS = ("systemd",)
 _SKIPPED = re.compile(
     r"(^|/)(__pycache__|tests?)/|\.pyc$|^\.\./|^bin/|(^|/)(RECORD|INSTALLER|REQUESTED|direct_url\.json)$"
 )
-_DATA = {"runbooks": "*.md", "schemas": "*.json", "units": "**/*", "observe": "**/*", "scripts": "ttm-preflight.sh"}
+_DATA = {
+    "runbooks": "*.md",
+    "schemas": "*.json",
+    "units": "**/*",
+    "observe": "**/*",
+    "fleet": "**/*",
+    "scripts": "ttm-preflight.sh",
+}
 
 
 def package_files() -> dict[str, bytes]:
@@ -79,7 +86,7 @@ def _own_files() -> dict[str, bytes]:
         for name, pattern in _DATA.items():
             folder = checkout / ("docs/schemas" if name == "schemas" else name)
             for path in sorted(folder.glob(pattern)):
-                if path.is_file():
+                if path.is_file() and "__pycache__" not in path.parts:
                     files[f"archonctl/_data/{name}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     version = metadata.version("archonctl")
     text = f"Metadata-Version: 2.1\nName: archonctl\nVersion: {version}\nRequires-Python: =={_minor()}.*\n"

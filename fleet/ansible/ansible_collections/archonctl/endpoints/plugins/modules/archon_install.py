@@ -66,12 +66,11 @@ version:
 import hashlib
 import json
 import os
-import subprocess
-import tarfile
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.archonctl.endpoints.plugins.module_utils.command import COMMON, ask
+from ansible_collections.archonctl.endpoints.plugins.module_utils.package import listing_of
 
 LISTING = "/usr/lib/archon/installed.json"
 """What the last install placed, file by file with its digest."""
@@ -124,14 +123,9 @@ def placed():
 
 def of_package(module, source, before):
     """The listing within a Debian package, and whether it is what is installed."""
-    # As a stream: the module's own run_command takes minutes for an output of this size.
-    command = ["dpkg-deb", "--fsys-tarfile", source]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        try:
-            with tarfile.open(fileobj=process.stdout, mode="r|") as files:
-                wanted = next(json.load(files.extractfile(each)) for each in files if each.name == f".{LISTING}")
-        except (tarfile.TarError, StopIteration, ValueError):
-            module.fail_json(msg=f"{source} is no package of archonctl")
+    wanted = listing_of(source, LISTING)
+    if wanted is None:
+        module.fail_json(msg=f"{source} is no package of archonctl")
     status = module.run_command(["dpkg-query", "-W", "-f", "${Status}", "archonctl"])[1]
     return wanted, wanted == before and status.endswith("ok installed")
 
