@@ -80,11 +80,11 @@ class Controller:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
         )
 
-    def __call__(self, action: str, inventory: str = "inventory", *words: str, timeout: float = 120) -> Answer:
+    def __call__(self, action: str, inventory: str = "inventory", *words: str, timeout: float = 350) -> Answer:
         """Run it to its end."""
         return self.finish(self.start(action, inventory, *words), timeout)
 
-    def finish(self, process: subprocess.Popen[str], timeout: float = 120) -> Answer:
+    def finish(self, process: subprocess.Popen[str], timeout: float = 350) -> Answer:
         """Wait for one that was started."""
         try:
             out, err = process.communicate(timeout=timeout)

@@ -81,8 +81,10 @@ from archonctl.service.status import Status, StatusWord
 from archonctl.service.turn import Attempt, AttemptWord
 from archonctl.service.unit import UnitState
 from archonctl.service.values import Ended, UpResult
+from archonctl.tiers.store import Store
 from support.engines import wait_for
 from support.recorded import DAY, record_week
+from support.staged import specs, stage
 from support.watched import CASES as WATCHED
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -128,6 +130,7 @@ VERBS = {
     "failures",
     "watch",
     "tiers-plan",
+    "tiers-status",
     "fleet-plan",
     "fleet-gate",
     "fleet-route",
@@ -756,6 +759,12 @@ WRONG: dict[str, list[Change]] = {
         (("losses", 0, "tier"), "tape"),
         (("arrival", "decisions", 0, "reason"), "because"),
     ],
+    "tiers-status-1": [
+        (("places",), []),
+        (("places", 0, "used_bytes"), -1),
+        (("places", 0, "tier"), "tape"),
+        (("removed",), [{"tier": "dram"}]),
+    ],
     "fleet-plan-1": [
         (("verdict",), "fits"),
         (("hosts", 0, "verdict"), "unread"),
@@ -1046,6 +1055,21 @@ def _recorded(folder: Path) -> dict[str, Value]:
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
+def _staged(folder: Path) -> Path:
+    """A declaration with a conversation in its folders, and a half-made file beside it."""
+    store = Store(specs(folder))
+    store.copy(stage(store), "dram", "disk")
+    store.close()
+    (folder / "disk" / f".{'a' * 32}.kv.part").touch()
+    file = folder / "tiny.toml"
+    tiers = "".join(f'[tiers.{name}]\npath = "{folder / name}"\n' for name in ("dram", "disk"))
+    file.write_text(
+        '[contract]\nseqs = 2\nlen = 1024\n[engine]\nkind = "llamacpp"\nversion = "b11434"\nbinary = "/x/llama-server"\n'
+        f'[model]\npath = "/x/model.gguf"\n[service]\nlisten = "127.0.0.1:8000"\n{tiers}'
+    )
+    return file
+
+
 @pytest.fixture(scope="module")
 def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> dict[str, Value]:
     """One good value of each schema."""
@@ -1059,6 +1083,7 @@ def good(ask: Ask, tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Any) -> 
         "plan-sweep-1": ask("plan", "env/archon.toml", "--sweep", "seqs=3..4", schema="plan-sweep"),
         "plan-relief-1": ask("plan", "env/archon.toml", "--relieve", "pool=512", schema="plan-relief"),
         "tiers-plan-1": ask("tiers", "plan", "env/archon-pair.toml", "--to", "1.8.1", "--offline", schema="tiers-plan"),
+        "tiers-status-1": ask("tiers", "status", _staged(folder), schema="tiers-status"),
         "fleet-plan-1": ask("fleet", "plan", *_fleet(folder), schema="fleet-plan"),
         "fleet-gate-1": ask("fleet", "gate", *_fleet(folder)[:2], schema="fleet-gate"),
         "fleet-route-1": _route(ask, folder),
