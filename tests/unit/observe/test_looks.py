@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.server
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -412,3 +414,9 @@ def test_hostile_label_values_stay_within_their_quotes() -> None:
 
 def test_a_plan_is_made_again_before_the_one_before_is_withdrawn() -> None:
     assert Board().stale_s > PLAN_EVERY_S + 2 * EVERY_S
+
+
+def test_an_exporter_loads_no_library_for_terminals() -> None:
+    look = "import sys, archonctl.observe.exporter; print({'httpx', 'click', 'rich', 'pygments'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "{'httpx'}\n"
