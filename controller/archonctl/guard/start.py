@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.deployment.schema import Endpoint
+from archonctl.errors import DeclarationError
 from archonctl.guard.app import Clients
 from archonctl.guard.auth import OwnKeys, PassThrough, read_keys
 from archonctl.guard.capacity import CapacityWatch
@@ -75,6 +77,11 @@ def watching(
 
 
 def _credential(environ: Mapping[str, str], name: str) -> str:
-    folder = environ.get(CREDENTIALS, "")
-    path = Path(folder, name)
-    return str(path) if folder and path.is_file() else ""
+    """Its path; empty where there is none. One that cannot be seen is an error: without keys everybody would get in."""
+    if not (folder := environ.get(CREDENTIALS, "")):
+        return ""
+    try:
+        return str(Path(folder, name)) if name in os.listdir(folder) else ""  # noqa: PTH208
+    except OSError as err:
+        why = f"the unit's credentials cannot be read: {err.strerror or err}"
+        raise DeclarationError("guard-keys-invalid", why, where=folder) from None

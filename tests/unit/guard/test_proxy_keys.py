@@ -9,8 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from archonctl.deployment.load import load_endpoint
 from archonctl.errors import DeclarationError
 from archonctl.guard.auth import OwnKeys, PassThrough, read_keys
+from archonctl.guard.limits import Limits
+from archonctl.guard.serve import Setup
+from archonctl.guard.start import setup_of, with_credentials
 from archonctl.guard.values import Refused
 from support.echo_engine import echo_engine
 from support.guarding import guarded
@@ -57,6 +61,25 @@ def test_a_file_that_cannot_be_used_is_refused_without_showing_it(keys: Callable
         read_keys(keys(text))
     assert refused.value.code == "guard-keys-invalid"
     assert KEY not in str(refused.value)
+
+
+def test_credentials_of_the_unit_stand_in_for_files_and_unreadable_ones_are_no_open_door(
+    tmp_path: Path, repository: Path
+) -> None:
+    loaded = load_endpoint(repository / "env/archon.toml", {}, {})
+    (tmp_path / "keys").write_text(f"alice:{KEY}\n")
+    (tmp_path / "engine-key").write_text("engine-key\n")
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+
+    def setup(environ: dict[str, str]) -> Setup:
+        endpoint = with_credentials(loaded, environ).endpoint
+        return setup_of(endpoint, "127.0.0.1:1", "off", Limits(), None, environ)
+
+    found = setup(environ)
+    assert (type(found.clients), found.engine_key, found.admin) == (OwnKeys, "engine-key", None)
+    assert (type(setup({}).clients), setup({}).engine_key) == (PassThrough, "")
+    with pytest.raises(DeclarationError, match="cannot be read"):
+        setup({"CREDENTIALS_DIRECTORY": str(tmp_path / "gone")})
 
 
 def test_with_own_keys_the_engine_sees_its_own_and_never_theirs() -> None:
