@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from support.sdbox.box import Box, equip, install
+from support.sdbox.box import Box
+from support.sdbox.endpoint import Applied, applied, eventually
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
-CLI = Path(sys.executable).with_name("archonctl")
-UNIT = "archon@seen.service"
-DECLARATION = """
-[contract]
-seqs = 2
-len = 512
-[engine]
-kind = "llamacpp"
-version = "b11434"
-binary = "/srv/seen/llama-server"
-knobs = { threads = 1, metrics = true }
-[model]
-path = "/srv/seen/model.gguf"
-[service]
-user = "archon"
-listen = "127.0.0.1:18210"
-load_timeout_s = 60
-"""
+PORT = 18210
 PROMETHEUS = """
 global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [/srv/prometheus/rules.yml]
@@ -41,28 +23,39 @@ scrape_configs:
   - job_name: archon
     static_configs: [{targets: ['127.0.0.1:9487']}]
 """
+REFUSED = """
+import json, sys, urllib.error, urllib.request
+body = json.dumps({"prompt": list(range(3, 203)) * 3, "n_predict": 1}).encode()
+request = urllib.request.Request(sys.argv[1], body, {"Content-Type": "application/json"})
+try:
+    urllib.request.urlopen(request, timeout=60)
+except urllib.error.HTTPError as err:
+    error = json.load(err)["error"]
+    print(err.code, error.get("type"), error.get("code"))
+"""
 GET = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())"
 
 Values = dict[tuple[str, ...], float]
 
 
 @pytest.fixture(scope="module")
-def running(box: Box, repository: Path, llama_server: Path) -> Iterator[Box]:
+def seen(box: Box, repository: Path, llama_server: Path) -> Iterator[Applied]:
     """The box with an endpoint that was applied and holds, and the exporter enabled."""
-    install(box, CLI)
-    equip(box, repository, llama_server, "/srv/seen")
-    box.put("/etc/archon/seen.toml", DECLARATION)
-    done = box.run("/usr/bin/archonctl", "apply", "/etc/archon/seen.toml", "--yes", timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
-    drop_in = "[Service]\nExecStart=\nExecStart=/usr/bin/archonctl exporter --every 1\n"
-    box.put("/etc/systemd/system/archon-exporter.service.d/quick.conf", drop_in)
-    box("systemctl", "daemon-reload")
-    box("systemctl", "start", "archon-exporter")
-    yield box
-    box.run("systemctl", "stop", "archon-exporter", UNIT, "prometheus-test")
-    box.run("rm", "-rf", "/etc/systemd/system/archon-exporter.service.d", "/srv/prometheus", "/srv/seen")
-    box.run("rm", "-rf", "/var/lib/archon/seen", "/etc/archon/seen.toml")
-    box.run(CLI, "install", "--uninstall", timeout=60)
+    with applied(box, repository, llama_server, "seen", PORT, "threads = 1, metrics = true") as found:
+        drop_in = "[Service]\nExecStart=\nExecStart=/usr/bin/archonctl exporter --every 1\n"
+        box.put("/etc/systemd/system/archon-exporter.service.d/quick.conf", drop_in)
+        box("systemctl", "daemon-reload")
+        box("systemctl", "start", "archon-exporter")
+        yield found
+        box.run("systemctl", "stop", "archon-exporter", "archon-guard@seen", "prometheus-test")
+        drop_ins = [f"/etc/systemd/system/{unit}.service.d" for unit in ("archon-exporter", "archon-guard@seen")]
+        box.run("rm", "-rf", *drop_ins, "/srv/prometheus")
+
+
+@pytest.fixture
+def running(seen: Applied) -> Box:
+    """The box that it runs in."""
+    return seen.box
 
 
 def get(box: Box, url: str) -> str:
@@ -79,13 +72,6 @@ def scraped(box: Box) -> Values:
     }
 
 
-def eventually(look: Callable[[], object], wanted: object, why: Callable[[], str] = str, seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while (found := look()) != wanted:
-        assert time.monotonic() < end, f"{found!r}, wanted {wanted!r}{why()}"
-        time.sleep(0.5)
-
-
 def value(box: Box, *key: str) -> float | None:
     try:
         return scraped(box).get(key)
@@ -93,12 +79,9 @@ def value(box: Box, *key: str) -> float | None:
         return None
 
 
-def journal(box: Box) -> str:
-    return box("journalctl", "-u", "archon-exporter", "-n", "40", "-o", "cat", "--no-pager")
-
-
-def test_it_shows_what_was_promised_planned_and_seen_and_runs_without_privileges(running: Box) -> None:
-    eventually(lambda: value(running, "archon_engine_requests_running", "seen"), 0.0, lambda: journal(running))
+def test_it_shows_what_was_promised_planned_and_seen_and_runs_without_privileges(seen: Applied) -> None:
+    running, said = seen.box, lambda: seen.journal("archon-exporter")
+    eventually(lambda: value(running, "archon_engine_requests_running", "seen"), 0.0, said)
     found = scraped(running)
     assert found["archon_verdict", "seen", "holds"] == 1
     assert found["archon_contract_tokens", "seen"] == 1024
@@ -113,7 +96,7 @@ def test_it_shows_what_was_promised_planned_and_seen_and_runs_without_privileges
 
 
 def test_a_hanging_engine_costs_a_scrape_nothing_and_is_seen(running: Box) -> None:
-    pid = running.show(UNIT, "MainPID")["MainPID"]
+    pid = running.show("archon@seen", "MainPID")["MainPID"]
     running("kill", "-STOP", pid)
     try:
         eventually(lambda: value(running, "archon_look_up", "seen", "engine"), 0.0)
@@ -129,7 +112,7 @@ def test_memory_that_ran_out_is_counted_by_class_and_its_site_is_found(running: 
     # the engine's own words: written by a process of its unit
     running.put("/etc/systemd/system/archon@seen.service.d/50-says.conf", f"[Service]\nExecStartPre=/bin/echo {line}\n")
     running("systemctl", "daemon-reload")
-    running("systemctl", "restart", UNIT, timeout=240)
+    running("systemctl", "restart", "archon@seen", timeout=240)
     running("rm", "/etc/systemd/system/archon@seen.service.d/50-says.conf")
     running("systemctl", "daemon-reload")
     eventually(lambda: value(running, "archon_memory_failures_total", "engine", "unknown", "seen"), 1.0)
@@ -139,8 +122,35 @@ def test_memory_that_ran_out_is_counted_by_class_and_its_site_is_found(running: 
     assert [(each["endpoint"], each["by"], each["site"]) for each in found["failures"]] == [("seen", "engine", line)]
 
 
+def test_a_real_request_that_the_engine_refuses_is_counted_by_class_and_reason(seen: Applied) -> None:
+    key = ("archon_admission_refusals_total", "engine", "kv_cache", "seen", "never_fits")
+    eventually(lambda: value(seen.box, *key) is not None, True, lambda: seen.journal("archon-exporter"))
+    before = value(seen.box, *key) or 0  # a verification asks for such a one too
+    for _ in range(2):
+        said = seen.box("/usr/bin/python3", "-I", "-c", REFUSED, f"http://127.0.0.1:{PORT}/completion")
+        assert said == "400 exceed_context_size_error 400"
+    eventually(lambda: value(seen.box, *key), before + 2, seen.journal)
+    assert value(seen.box, "archon_memory_failures_total", "engine", "kv_cache", "seen") == 0, "nothing ran out"
+
+
+def test_what_a_real_guard_turns_away_is_counted_as_the_guards(seen: Applied) -> None:
+    where = "[Service]\nEnvironment=ARCHON_GUARD_LISTEN=127.0.0.1:18211 ARCHON_GUARD_ADMIN=127.0.0.1:18212\n"
+    seen.box.put("/etc/systemd/system/archon-guard@seen.service.d/where.conf", where)
+    seen.box("systemctl", "daemon-reload")
+    done = seen.box.run("systemctl", "start", "archon-guard@seen")
+    assert done.returncode == 0, done.stderr + seen.journal("archon-guard@seen")
+    key = ("archon_admission_refusals_total", "guard", "kv_cache", "seen", "never_fits")
+    eventually(lambda: value(seen.box, *key), 0.0, lambda: seen.journal("archon-exporter"))
+    said = seen.box("/usr/bin/python3", "-I", "-c", REFUSED, "http://127.0.0.1:18211/completion")
+    assert said.endswith(" request-over-window"), said
+    eventually(lambda: value(seen.box, *key), 1.0, lambda: seen.journal("archon-guard@seen"))
+    seen.box("systemctl", "stop", "archon-guard@seen")
+    eventually(lambda: value(seen.box, *key), None, lambda: seen.journal("archon-exporter"))
+
+
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus: apt-get install prometheus")
-def test_prometheus_fires_when_the_contract_breaks_and_rests_when_it_is_mended(running: Box, repository: Path) -> None:
+def test_prometheus_fires_when_the_contract_breaks_and_rests_when_it_is_mended(seen: Applied, repository: Path) -> None:
+    running = seen.box
     rules = (repository / "observe/prometheus/archon.rules.yml").read_text(encoding="utf-8")
     running.put("/srv/prometheus/rules.yml", rules.replace("for: 1m", "for: 1s"))
     running.put("/srv/prometheus/prometheus.yml", PROMETHEUS)
@@ -157,19 +167,13 @@ def test_prometheus_fires_when_the_contract_breaks_and_rests_when_it_is_mended(r
 
     eventually(lambda: value(running, "archon_verdict", "seen", "holds"), 1.0)
     eventually(lambda: firing() is not None, True, lambda: running("journalctl", "-u", "prometheus-test", "-o", "cat"))
-    # a stale flag halves what the engine has, and nobody looks before the start
-    path = f"PYTHONPATH={repository / 'tests'}:{repository / 'controller'}"
-    words = ["/etc/archon/seen.toml", "--ctx-size", "512"]
-    running("env", path, sys.executable, "-m", "support.place_release", *words)
-    running.put(f"/etc/systemd/system/{UNIT}.d/50-unasked.conf", "[Service]\nExecStartPost=\n")
-    running("systemctl", "daemon-reload")
-    running("systemctl", "restart", UNIT, timeout=120)
+    seen.halve()
     assert running.run("/usr/bin/archonctl", "verify", "seen", "--leg", "ledger", timeout=150).returncode == 1
     wanted = {"ArchonContractBroken", "ArchonContractShort"}
     eventually(lambda: wanted & (firing() or set()), wanted)
-    running("rm", f"/etc/systemd/system/{UNIT}.d/50-unasked.conf")
+    running("rm", f"/etc/systemd/system/{seen.unit}.d/50-unasked.conf")
     running("systemctl", "daemon-reload")
-    done = running.run("/usr/bin/archonctl", "apply", "/etc/archon/seen.toml", "--yes", timeout=240)
+    done = running.run("/usr/bin/archonctl", "apply", seen.declaration, "--yes", timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     eventually(lambda: wanted & (firing() or wanted), set())
 
