@@ -29,7 +29,7 @@ def error_json(refusal: Refusal) -> dict[str, object]:
         capacity["margin_tokens"] = refusal.budget_tokens - refusal.want_tokens
     error = {
         "message": refusal.message,
-        "type": _TYPES.get(refusal.status, "server_error"),
+        "type": _TYPES.get(refusal.status, "server_error" if refusal.status >= 500 else _INVALID),
         "param": None,
         "code": refusal.code,
     }
