@@ -1,4 +1,4 @@
-"""``[kubernetes]`` of a declaration: how the endpoint is placed in a cluster. Only ``render --target kubernetes`` reads it.
+"""``[kubernetes]`` of a declaration: how an endpoint is placed in a cluster. Only ``render --target kubernetes`` asks.
 
 What is particular to a cluster is here; everything that decides capacity stays where it is, so that a pod and a unit
 run the same command.

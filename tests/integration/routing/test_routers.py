@@ -84,7 +84,11 @@ def running(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
         finally:
-            process.kill()
+            process.terminate()  # by SIGKILL nginx would leave its workers behind
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def listens(port: int) -> bool:
