@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archonctl.guard.events import HELD_BYTES, Events
@@ -267,11 +267,13 @@ def test_each_row_reads_its_own_example_and_no_other_engines(row: object) -> Non
     assert table().kind("other", row.status, row.example.encode()) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_what_is_no_error_object_has_no_message(body: bytes) -> None:
     assert isinstance(error_message(body), str)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([b"data: a", b"\n", b"\r\n", b"\r", b"\n\n", b": ping", b"x" * 50])), st.data())
 def test_events_are_passed_on_whole_and_nothing_is_lost(parts: list[bytes], data: st.DataObject) -> None:
     text = b"".join(parts)
