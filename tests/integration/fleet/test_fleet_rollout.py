@@ -96,19 +96,19 @@ def test_where_one_host_is_refused_beforehand_nothing_is_touched_anywhere(lab: L
     text = (lab.fleet.folder / f"{NAME}.toml").read_text().replace("threads = 1", "no-such-knob = 1")
     (lab.fleet.folder / "worse" / f"{NAME}.toml").write_text(text)
     done = lab.controller("apply", lab.inventory("worse.ini", h3=f"worse/{NAME}.toml"), *QUICK)
-    assert (done.code, done.words) == (4, {"h1": "untouched", "h2": "untouched", "h3": "refused"}), done.talk
+    assert (done.code, done.words) == (2, {"h1": "untouched", "h2": "untouched", "h3": "refused"}), done.talk
     assert done.host("h3")["fault"]["code"] == "knob-unknown"
     assert {host: lab.status(host)["release"] for host in lab.fleet.boxes} == before
 
 
 def test_a_second_operator_hears_who_is_at_it_and_disturbs_nothing(lab: Lab) -> None:
-    lab.declare(lab.wrapper("slow", dict.fromkeys(lab.fleet.boxes, f"sleep 20; {HOLDS}")))
+    waiting = f"until [ -e /srv/turn/go ]; do sleep 0.1; done; {HOLDS}"
+    lab.declare(lab.wrapper("slow", {"h1": waiting, "h2": HOLDS, "h3": HOLDS}))
     first = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h3")
     lab.wait_phase("h1", "starting")
     same = lab.controller("apply", "plain", *QUICK)
     assert (same.code, same.value["error"]["code"]) == (5, "fleet-busy")
     assert "alice@one" in same.value["error"]["message"]
-    lab.wrapper("slow", dict.fromkeys(("h2", "h3"), HOLDS))
     second = lab.controller.by("bob@two")("apply", "plain", *QUICK, "--limit", "h1,h3")
     assert (second.code, set(second.words.values())) == (5, {"busy"}), second.talk
     assert {each["fault"]["code"] for each in second.value["hosts"]} == {"fleet-busy"}
@@ -118,13 +118,14 @@ def test_a_second_operator_hears_who_is_at_it_and_disturbs_nothing(lab: Lab) -> 
     assert (third.code, third.words, third.host("h1")["touched"]) == (5, {"h1": "busy"}, False), third.talk
     assert third.host("h1")["fault"]["code"] == "up-in-progress"
     assert third.host("h1")["busy_with"].endswith(", alice@one")
+    lab.fleet.boxes["h1"]("touch", "/srv/turn/go")
     done = lab.controller.finish(first)
     assert (done.code, set(done.words.values())) == (0, {"holds"}), done.talk
 
 
 def test_ctrl_c_says_what_was_done_where_and_the_host_in_flight_comes_to_its_own_end(lab: Lab) -> None:
     old = lab.status("h1")["release"]
-    lab.declare(lab.wrapper("slow", dict.fromkeys(lab.fleet.boxes, f"sleep 4; {HOLDS}")))
+    lab.declare(lab.wrapper("slow", dict.fromkeys(lab.fleet.boxes, f"sleep 10; {HOLDS}")))
     process = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h2")
     lab.wait_phase("h1", "starting")
     process.send_signal(signal.SIGINT)
@@ -138,7 +139,7 @@ def test_ctrl_c_says_what_was_done_where_and_the_host_in_flight_comes_to_its_own
 
 def test_a_host_that_is_killed_while_it_is_changed_ends_the_rollout(lab: Lab) -> None:
     old = lab.status("h3")["release"]
-    lab.declare(lab.wrapper("dying", {"h1": HOLDS, "h2": f"sleep 60; {HOLDS}", "h3": HOLDS}))
+    lab.declare(lab.wrapper("dying", {"h1": HOLDS, "h2": f"sleep 100; {HOLDS}", "h3": HOLDS}))
     process = lab.controller.start("apply", "plain", *QUICK)
     lab.wait_phase("h2", "starting")
     lab.fleet.boxes["h2"].kill()

@@ -74,10 +74,10 @@ def run_over(
             run.follow(ansible)
         code = ansible.wait()
         run.keep(facts_folder(inventory.sources, environ, asked.facts))
+        if code and not run.heard and not run.signal:
+            raise _ansible_failed(code, ansible.talk)
         if asked.action == "apply" and not asked.check and (code or run.signal):
             run.release(play, environ)
-    if code and not run.heard:
-        raise _ansible_failed(code, ansible.talk)
     return run.result(who)
 
 
@@ -117,6 +117,8 @@ class _Run:
     def release(self, play: Play, environ: Mapping[str, str]) -> None:
         """Let every host go that is still leased: a rollout that ends early does not come to its own last play."""
         reached = tuple(name for name, host in self.hosts.items() if host.result().word != "unreachable")
+        if not reached:
+            return
         with running(replace(play, playbook="release", hosts=reached, check=False), environ) as ansible:
             lines = [what for line in ansible if (what := happening_of(line)) and what.kind == "result"]
             ansible.wait()
