@@ -156,7 +156,12 @@ def test_every_installed_unit_verifies_where_it_is_installed(machine: Box) -> No
     units += ["archon-exporter.service", "archon-guard@x.service"]
     done = machine.run("systemd-analyze", "verify", "--man=no", *units)
     assert (done.returncode, done.stderr.strip()) == (0, "")
-    for unit in ("archon-verify@x.service", "archon-failed@x.service", "archon-exporter.service", "archon-guard@x.service"):
+    for unit in (
+        "archon-verify@x.service",
+        "archon-failed@x.service",
+        "archon-exporter.service",
+        "archon-guard@x.service",
+    ):
         shown = json.loads(machine("systemd-analyze", "security", "--json=short", "--no-pager", unit))
         assert shown
         overall = machine("systemd-analyze", "security", "--no-pager", unit).splitlines()[-1]
