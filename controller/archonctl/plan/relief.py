@@ -195,7 +195,8 @@ def _scope(plan: Plan, question: Question) -> Scope:
     scopes = {d.scope for d in plan.forecast.demands if d.cls == question.cls}
     if question.card is not None or "device" in scopes:
         return "device"
-    usual: Scope = "host" if question.cls in ("ddr_cache", "offload") or not plan.cards else "device"
+    cards = any(d.scope == "device" for d in plan.forecast.demands)
+    usual: Scope = "device" if cards and question.cls not in ("ddr_cache", "offload") else "host"
     return "host" if scopes == {"host"} else usual
 
 

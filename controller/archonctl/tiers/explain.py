@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from archonctl.deployment.schema import Endpoint
+from archonctl.errors import HostRefusal
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
 from archonctl.memory.interval import MIB
@@ -23,6 +24,9 @@ from archonctl.tiers.prefill import Prefill, prefill_of
 from archonctl.tiers.store import PlaceSpec, Store
 from archonctl.tiers.table import ENGINE, Seen, ladder
 from archonctl.tiers.values import Board, Item, Placement
+
+_SHOWN = 32
+"""Conversations of a declaration that are shown one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def explain(
 ) -> TiersPlan:
     """The whole answer. ``plan`` was made with ``detail``.
 
-    Raises DeclarationError for a ``to_version`` that is none, HostRefusal for a folder of tiers that is not safe.
+    Raises DeclarationError for a ``to_version`` that is none.
     """
     price = kv_price(plan)
     prefill = prefill_of(
@@ -105,7 +109,15 @@ def _board(
 ) -> Board:
     contract, live = endpoint.contract, evidence.live
     slots = len(live.slots) if live and live.slots is not None else plan.forecast.seqs_limit
-    pool = Seen(pool_bytes(plan), places=slots, source="pool by the plan", high_water=_pool_mark(plan))
+    size = price.bytes_of(contract.len) if price else None
+    more = 0 if live else max(0, contract.seqs - _SHOWN)  # all alike: they only take their room
+    pool = Seen(
+        pool_bytes(plan),
+        more * (size or 0),
+        None if slots is None else max(0, slots - more),
+        source="pool by the plan",
+        high_water=_pool_mark(plan),
+    )
     seen = {ENGINE: pool, **_places(endpoint, host, own)}
     staged = _staged(endpoint)
     for tier, facts in seen.items():
@@ -120,9 +132,9 @@ def _board(
     if live is not None and live.conversations is not None:
         there = items(live.conversations, price)
     elif live is None:
-        size = price.bytes_of(contract.len) if price else None
         there = tuple(
-            Item(f"conversation {n + 1}", ENGINE, size, contract.len, expected_uses=1.0) for n in range(contract.seqs)
+            Item(f"conversation {n + 1}", ENGINE, size, contract.len, expected_uses=1.0)
+            for n in range(contract.seqs - more)
         )
     else:
         there = ()  # something runs, and does not say what it holds
@@ -177,7 +189,10 @@ def _staged(endpoint: Endpoint) -> tuple[Item, ...]:
     ]
     if endpoint.engine.kind != "llamacpp" or not specs:
         return ()
-    store = Store(specs, lock=False)
+    try:
+        store = Store(specs, lock=False)
+    except HostRefusal:
+        return ()  # a folder that is not fit for it holds nothing that may be used
     try:
         now = time.time()
         return tuple(
