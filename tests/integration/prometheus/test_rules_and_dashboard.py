@@ -118,8 +118,8 @@ def test_grafanas_own_model_of_a_dashboard_takes_every_key() -> None:
     register_default_plugins()  # panels and queries of the kinds that Grafana brings along
     board = json.loads((OBSERVE / "grafana/archon.json").read_text(encoding="utf-8"))
     read = json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
-    # an option of the Prometheus plugin's annotations, which the model of the core does not list; and the size of bars and
-    # the place of their names, which the model of 10.1 has not yet (@grafana/schema, BarGaugePanelCfg)
+    # an option of the Prometheus plugin's annotations, which the model of the core does not list; and the size of bars
+    # and the place of their names, which the model of 10.1 has not yet (@grafana/schema, BarGaugePanelCfg)
     newer = {"titleFormat", "sizing", "minVizHeight", "maxVizHeight", "namePlacement"}
     assert {place.rsplit("/", 1)[-1] for place in left_out(board, read)} <= newer
 
