@@ -196,6 +196,8 @@ class Placer:
         """An empty slot; what is missed least was put away, or is given up where that could not be done."""
         seat = self._free()[0]
         if seat.holder is not None and self._executor.fingerprint:
+            if self.book.bytes_per_token is None:
+                await self._learn_size(seat.holder)
             board = self._executor.board(lambda each: each is not kept and not self._is_busy(each))
             await self._executor.carry_out(policy.make_room(board, ENGINE, 0))
             seat = next(iter(self._free()), seat)
@@ -204,6 +206,13 @@ class Placer:
             self._executor.counts.moved("evict", "slot_needed", size or 0, 0.0)
             self.book.leave(seat)
         return seat
+
+    async def _learn_size(self, conversation: Conversation) -> None:
+        """Save one conversation that stays where it is: only a file says how many bytes a token takes."""
+        try:
+            await self._executor.stage(conversation, self._executor.store.first, leave=False)
+        except (SlotError, StagingError) as err:
+            self._executor.counts.failed("measure", err.trouble.value)
 
     def _is_busy(self, conversation: Conversation) -> bool:
         return conversation.seat is not None and conversation.seat.id in self._busy
@@ -283,7 +292,7 @@ class Placer:
         """While the engine has nothing to do for us: learn the size of a token, put files away."""
         conversation = placed.conversation
         if self._executor.fingerprint and self.book.bytes_per_token is None and conversation and conversation.seat:
-            await self._executor.stage(conversation, self._executor.store.first, leave=False)
+            await self._learn_size(conversation)
         if self._executor.fingerprint:
             await self._executor.sweep()
 

@@ -61,13 +61,16 @@ def tiering_of(endpoint: Endpoint, measured_in: Path | None) -> Tiering | None:
     return Tiering(declared, places, port, model if model.is_file() else None, measured_in)
 
 
-def specs_of(tiering: Tiering) -> list[PlaceSpec]:
+def specs_of(tiering: Tiering, *, make: bool = True) -> list[PlaceSpec]:
     """The folders, made where they are missing. Raises HostRefusal ``tiers-folder-unsafe``."""
     made = []
     for name, place in tiering.places:
         path = Path(place.path)
+        if not path.is_absolute():
+            raise HostRefusal("tiers-folder-unsafe", "a path that begins with / is wanted", where=place.path)
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if make:
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
             free = shutil.disk_usage(path).free
         except OSError as err:
             raise HostRefusal("tiers-folder-unsafe", err.strerror or str(err), where=place.path) from None

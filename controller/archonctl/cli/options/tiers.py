@@ -12,9 +12,12 @@ examples:
   archonctl tiers plan env/archon-pair.toml --to 1.8.1  what the disk tier that 1.8.1 has no more costs
   archonctl tiers plan tiny --set tiers.prefill_tokens_per_s=900 --set tiers.disk.path=/var/lib/archonctl/kv
   archonctl tiers plan tiny --json
+  archonctl tiers status tiny                           what the guard has staged of its conversations
+  archonctl tiers clean tiny --older-than 24            half-made files, and conversations of more than a day ago
 
 A conversation is retained where going to a colder tier and coming back takes less time than prefilling it again. What
-a figure is not known for is kept. Nothing is moved by this verb. 'archonctl guard' does that for llama-server.
+a figure is not known for is kept. Nothing is moved by this verb. 'archonctl guard' does that for llama-server, and
+cleans up by itself; while it runs, clean is refused. Staged files hold the text of conversations, as tokens.
 
 exit: 0 said, 3 not enough is known to weigh anything"""
 
@@ -30,3 +33,11 @@ def configure(verb: argparse.ArgumentParser) -> None:
         "--to", default="", metavar="VERSION", help="what tiers another version of the engine has no more"
     )
     group.add_argument("--offline", action="store_true", help="by the declaration, without asking the running engine")
+    summary = "what is staged of an endpoint's conversations, by tier"
+    endpoint(actions.add_parser("status", help=summary, description=f"{summary}.", allow_abbrev=False))
+    summary = "remove half-made files, and conversations that nobody went on with"
+    clean = actions.add_parser("clean", help=summary, description=f"{summary}.", allow_abbrev=False)
+    endpoint(clean)
+    clean.add_argument(
+        "--older-than", type=float, metavar="HOURS", help="conversations staged longer ago too (0: all; default: none)"
+    )

@@ -15,6 +15,43 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace, out: Output) -> int:
+    """Explain placement, show what is staged, or clean it up."""
+    return _plan(args, out) if args.action == "plan" else _staged(args, out)
+
+
+def _staged(args: Namespace, out: Output) -> int:
+    """Show what is staged; 3 where the declaration names no folder, or no folder is there."""
+    from archonctl.cli.staged_text import staged_text
+    from archonctl.errors import NoEvidence
+    from archonctl.guard.tiering import specs_of, tiering_of
+    from archonctl.tiers.stand import SCHEMA, stand_of
+    from archonctl.tiers.store import StagingError, Store
+
+    loaded = endpoint_of(args, out)
+    tiering = tiering_of(loaded.endpoint, None)
+    if tiering is None:
+        why = "[tiers] names no folder (dram, disk), or the engine has tiers of its own"
+        raise NoEvidence("tiers-not-declared", why, where=loaded.name, hint="archonctl tiers plan")
+    cleaning = args.action == "clean"
+    store = Store(specs_of(tiering, make=False), lock=cleaning)
+    try:
+        keep_s = args.older_than * 3600 if cleaning and args.older_than is not None else None
+        removed = store.clean(keep_s=keep_s) if cleaning else ()
+        places = stand_of(store)
+    except StagingError as err:
+        raise NoEvidence("tiers-not-readable", f"{err.trouble.value}: {err}", where=loaded.name) from None
+    finally:
+        store.close()
+    if out.json:
+        gone = [{"tier": tier, "file": name} for tier, name in removed]
+        told = {"schema": SCHEMA, "endpoint": loaded.name, "places": [each.as_json() for each in places]}
+        out.value({**told, "removed": gone})
+    else:
+        out.answer(staged_text(places, removed if cleaning else None))
+    return 0
+
+
+def _plan(args: Namespace, out: Output) -> int:
     """Explain placement: 0, or 3 where nothing can be weighed."""
     from archonctl.host.load import load_host
     from archonctl.service.plan_here import plan_here
