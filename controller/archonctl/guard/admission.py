@@ -61,7 +61,6 @@ class Ticket:
         self.ask = ask
         self.number = number
         self.began = began
-        self.admitted_by = admission.capacity
         self._admission = admission
 
     def release(self) -> None:
