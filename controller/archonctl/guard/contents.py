@@ -192,7 +192,7 @@ def most_tokens(text: str) -> int:
     character, or with byte fallback one byte of a character that is not in the vocabulary. So there are no more pieces
     than bytes. A normaliser before it may make a text longer: Qwen's files ask for NFC, T5's for NFKC. Where either
     would, its length counts (ASCII is the same in all of them). The strings that llama.cpp tests its tokenizers with
-(models/ggml-vocab-*.gguf.inp, 15 vocabularies) agree. What is added around (BOS, EOS, a space before) is not
+    (models/ggml-vocab-*.gguf.inp, 15 vocabularies) agree. What is added around (BOS, EOS, a space before) is not
     of the text; the shape, or ``ADDED_TOKENS``, has it.
     """
     if text.isascii():
