@@ -1064,7 +1064,7 @@ def _staged(folder: Path) -> Path:
     file = folder / "tiny.toml"
     tiers = "".join(f'[tiers.{name}]\npath = "{folder / name}"\n' for name in ("dram", "disk"))
     file.write_text(
-        '[contract]\nseqs = 2\nlen = 1024\n'
+        "[contract]\nseqs = 2\nlen = 1024\n"
         '[engine]\nkind = "llamacpp"\nversion = "b11434"\nbinary = "/x/llama-server"\n'
         f'[model]\npath = "/x/model.gguf"\n[service]\nlisten = "127.0.0.1:8000"\n{tiers}'
     )
