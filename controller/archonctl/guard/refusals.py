@@ -39,6 +39,7 @@ def never_fits(ask: Ask, found: TooLong) -> Refusal:
         want_tokens=found.want_tokens,
         budget_tokens=found.budget_tokens,
         largest_max_tokens=found.largest_max_tokens,
+        kv_class="kv_cache",
         breakdown=(("prompt", ask.prompt_tokens), ("answer", max(0, found.want_tokens - prompt))),
     )
 
@@ -85,7 +86,6 @@ def client_full(waiting: int, need: Need, retry_after_s: int) -> Refusal:
         f"{waiting:,} requests of this client wait already, no more may. Try again in {retry_after_s} s",
         retry_after_s=retry_after_s,
         want_tokens=need.tokens,
-        kv_class=None,
         breakdown=(("asked", need.tokens),),
     )
 

@@ -83,8 +83,8 @@ class Refusal:
     budget_tokens: int | None = None
     largest_max_tokens: int | None = None
     """The longest answer that would fit beside this prompt; ``None`` where the prompt alone is too long."""
-    kv_class: MemoryClass | None = "kv_cache"
-    """The class of memory that is short (``archonctl.memory``); ``None`` where none is (slots, a client's limit)."""
+    kv_class: MemoryClass | None = None
+    """The class of memory that is short (``archonctl.memory``); ``None`` where none is (slots, queues, keys, sizes)."""
     breakdown: tuple[tuple[str, int], ...] = ()
     """Tokens by what holds them: admitted, waiting, asked for."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from prometheus_client.parser import text_string_to_metric_families
 
 from archonctl.errors import DeclarationError
-from archonctl.observe.refusals import METRIC, Kind, of_guard
+from archonctl.observe.refusals import METRIC, Kind, guard_kinds
 from archonctl.observe.values import Sample, sample
 from archonctl.probe.address import Addresses, base_url
 from archonctl.probe.client import Http
@@ -65,13 +65,14 @@ async def _ask(name: str, base: str, limits: Limits) -> list[Sample]:
 
 def refusals(text: str) -> Mapping[Kind, float]:
     """How many, of every kind that there may be. Raises Fault ``metrics-unusable``."""
-    found = {kind: 0.0 for code in ("pool-busy", "request-over-window") if (kind := of_guard(code, "kv_cache"))}
+    kinds = guard_kinds()
+    found = dict.fromkeys(kinds.values(), 0.0)
     try:
         for family in text_string_to_metric_families(text):
             for each in family.samples:
-                kind = of_guard(each.labels.get("code", ""), each.labels.get("class", ""))
+                kind = kinds.get(each.labels.get("code", ""))
                 if each.name == _COUNTER and kind is not None:
-                    found[kind] = found.get(kind, 0.0) + each.value
+                    found[kind] += each.value
     except (ValueError, KeyError, IndexError) as err:
         raise unseen("metrics-unusable", f"these are no metrics: {str(err)[:100]}") from None
     return found

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from archonctl.memory.demand import MemoryClass
 from archonctl.observe.failures import Line, is_quoted
@@ -16,7 +16,6 @@ from archonctl.probe.metrics import each_sample
 
 Reason = Literal["never_fits", "no_room", "queue_full"]
 METRIC = "archon_admission_refusals_total"
-_CLASSES: tuple[MemoryClass, ...] = get_args(MemoryClass)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +104,9 @@ def counted(engine: str, text: str) -> Mapping[Kind, float]:
 
 
 @functools.cache
-def guard_reasons() -> Mapping[str, Reason]:
-    """Why, by the code of a guard's refusal; only of those for lack of room."""
-    return {row["code"]: row["reason"] for row in _table()["guard"]}
-
-
-def of_guard(code: str, cls: str) -> Kind | None:
-    """What one of a guard's counters counts; None where it is not about room."""
-    reason = guard_reasons().get(code)
-    if reason is None:
-        return None
-    known = [each for each in _CLASSES if each == cls and reason != "queue_full"]
-    return Kind(known[0] if known else "unknown", reason)
+def guard_kinds() -> Mapping[str, Kind]:
+    """What was short and why, by the code of a guard's refusal; only of those for lack of room."""
+    return {row["code"]: Kind(row["class"], row["reason"]) for row in _table()["guard"]}
 
 
 @functools.cache

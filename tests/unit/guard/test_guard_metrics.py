@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from prometheus_client import generate_latest
@@ -10,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from archonctl.guard.answers import error_body, error_headers, error_json
 from archonctl.guard.metrics import HOWS, OUTCOMES, REASONS, GuardMetrics, table
-from archonctl.guard.need import Need
-from archonctl.guard.refusals import not_now
-from archonctl.guard.values import Capacity, Refusal
+from archonctl.guard.need import Need, TooLong
+from archonctl.guard.refusals import client_full, never_fits, not_now, queue_full
+from archonctl.guard.values import Ask, Capacity, Refusal
 from archonctl.guard.wait import Flight, ServiceTimes
 
 
@@ -24,7 +25,7 @@ def used() -> GuardMetrics:
     metrics.left_waiting()
     metrics.passed_unknown("media")
     metrics.refused(Refusal(503, "pool-busy", ""))
-    metrics.refused(Refusal(429, "client-queue-full", "", kv_class=None))
+    metrics.refused(Refusal(429, "client-queue-full", ""))
     return metrics
 
 
@@ -82,6 +83,24 @@ def test_a_refusal_is_an_error_object_with_its_numbers() -> None:
     }
     assert ("Retry-After", "41") in error_headers(refusal)
     assert "capacity" not in json.dumps(error_json(Refusal(401, "key-missing", "no key")))
+
+
+def test_a_class_of_memory_is_named_only_where_memory_is_short() -> None:
+    one, few = Need(10, 1), Need(100, 2)
+    ask = Ask("c", (20,), exact=True, max_tokens=None)
+    short = (not_now("pool", one, few, 0, few, 1, 1.0), never_fits(ask, TooLong("window", 20, 10, None)))
+    other = (
+        not_now("slots", one, few, 0, few, 1, 1.0),
+        queue_full(5, one, few, 0, 1),
+        client_full(5, one, 1),
+        Refusal(401, "key-missing", "a key is needed"),
+    )
+    metrics = GuardMetrics()
+    for each in (*short, *other):
+        metrics.refused(each)
+    text = generate_latest(metrics.registry).decode()
+    assert set(re.findall(r'refusals_total\{class="kv_cache",code="(.+?)"\}', text)) == {each.code for each in short}
+    assert set(re.findall(r'refusals_total\{class="none",code="(.+?)"\}', text)) == {each.code for each in other}
 
 
 @pytest.mark.parametrize(
