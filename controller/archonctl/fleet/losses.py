@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from archonctl.fleet.place import Kind, Names, Placement, Problem, first_fit
+from archonctl.fleet.place import NOTHING, Kind, Names, Placement, Problem, first_fit, whole_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,21 @@ def losses(problem: Problem, at: Mapping[str, Names], deadline: float | None = N
 
 
 def absorbed(problem: Problem, at: Mapping[str, Names], lost: str, deadline: float | None = None) -> Placement:
-    """The placement without a site, everything else where it is."""
+    """The placement without a site, everything else where it is; what spanned it and others has ended on those too."""
+    left = {site: at.get(site, NOTHING) for site in problem.sites if site != lost}
+    rest = replace(problem, sites={site: problem.sites[site] for site in left})
+    for item in problem.items:
+        if item.nodes > 1:
+            whole_groups(rest, item, left)
     kept = {
-        site: replace(kind, must=at.get(site, frozenset()), current=at.get(site, frozenset()))
-        for site, kind in problem.sites.items()
-        if site != lost
+        site: replace(kind, must=left[site], current=left[site], allowed=kind.allowed | left[site])
+        for site, kind in rest.sites.items()
     }
-    kept = {site: replace(kind, allowed=kind.allowed | kind.must) for site, kind in kept.items()}
     rest = replace(problem, sites=kept)
     found = first_fit(rest)
     if found.complete:
         return found
     from archonctl.fleet.milp import improve
 
-    left = 5.0 if deadline is None else max(0.0, deadline - time.monotonic())
-    return improve(rest, found, left)
+    left_s = 5.0 if deadline is None else max(0.0, deadline - time.monotonic())
+    return improve(rest, found, left_s)

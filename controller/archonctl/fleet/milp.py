@@ -282,10 +282,11 @@ class _Search:
         happens = model.column(1)
         model.row(-len(self._sites[kind]), 0, [(used.column, 1.0), (happens, -float(len(self._sites[kind])))])
         items = {item.name: item for item in self._problem.items}
-        takers: dict[str, list[tuple[int, float]]] = {name: [] for name in lost}
+        takers: dict[tuple[str, Hashable], list[tuple[int, float]]] = {}
         by_set = {(use.kind, use.names) for use in self._uses}
         for use in self._uses:
-            open_names = sorted(name for name in lost - use.names if self._absorbs(items[name], kind, use))
+            # what spans sites takes empty ones, and nothing else lies with it
+            open_names = sorted(name for name in lost - use.names if items[name].nodes == 1 or not use.names)
             parts = chain.from_iterable(combinations(open_names, size) for size in range(1, len(open_names) + 1))
             columns = []
             for part in parts:
@@ -293,14 +294,23 @@ class _Search:
                     column = model.column(len(self._sites[use.kind]))
                     columns.append(column)
                     for name in part:
-                        takers[name].append((column, 1.0))
+                        takers.setdefault((name, use.kind.base), []).append((column, 1.0))
             if columns:
                 gone = [(happens, 1.0)] if use is used else []
                 model.row(-len(self._problem.sites), 0, [*((c, 1.0) for c in columns), (use.column, -1.0), *gone])
-        for columns_of in takers.values():
-            model.row(0, len(self._problem.sites), [*columns_of, (happens, -1.0)])
+        for name in lost:
+            taken: list[tuple[int, float]] = []
+            for (other, base), columns_of in takers.items():
+                if other == name:
+                    taken += self._whole(items[name], columns_of, stands=base == kind.base)
+            model.row(0, len(self._problem.sites), [*taken, (happens, -1.0)])
         return len(model.lower) - before
 
-    def _absorbs(self, item: Item, lost: Kind, use: _Use) -> bool:
-        """What spans sites needs one more of the same base, empty."""
-        return item.nodes == 1 or (use.kind.base == lost.base and not use.names)
+    def _whole(self, item: Item, columns: list[tuple[int, float]], *, stands: bool) -> list[tuple[int, float]]:
+        """Replicas that sites of one base take: one for each, also of an item that spans several where the others of
+        it stand (the same base); elsewhere that needs all of its sites."""
+        if item.nodes == 1 or stands:
+            return columns
+        group = self._model.column(item.replicas)
+        self._model.row(0, len(self._problem.sites), [*columns, (group, -float(item.nodes))])
+        return [(group, 1.0)]

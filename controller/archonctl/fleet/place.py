@@ -167,7 +167,7 @@ def _kept(problem: Problem) -> dict[str, Names]:
         for site in [site for site in mine if item.name not in problem.sites[site].must][: max(0, spare)]:
             at[site] -= {item.name}
         if item.nodes > 1:
-            _whole_groups(problem, item, at)
+            whole_groups(problem, item, at)
     return {site: at[site] for site in problem.sites}
 
 
@@ -175,7 +175,7 @@ def _index(order: Sequence[str], name: str) -> int:
     return order.index(name) if name in order else len(order)
 
 
-def _whole_groups(problem: Problem, item: Item, at: dict[str, Names]) -> None:
+def whole_groups(problem: Problem, item: Item, at: dict[str, Names]) -> None:
     """A replica over several sites that lacks one of them holds none of the others."""
     bases: dict[Hashable, list[str]] = {}
     for site in problem.sites:

@@ -13,6 +13,7 @@ from archonctl.deployment.load import LoadedEndpoint
 from archonctl.deployment.remote import refuse_remote
 from archonctl.deployment.schema import Endpoint
 from archonctl.deployment.secrets import has_url_password, is_secret_flag, is_secret_variable
+from archonctl.deployment.tiers import Tiers
 from archonctl.engines import adapter
 from archonctl.engines.base import CommandLine
 from archonctl.errors import DeclarationError
@@ -141,12 +142,22 @@ def _manifest(loaded: LoadedEndpoint, files: dict[str, ReleaseFile], plan_digest
 
 def _declaration(loaded: LoadedEndpoint) -> dict[str, object]:
     """What was in force, and where each value came from; the file without its folder, so that bytes do not depend on
-    the directory that archonctl was called from."""
+    the directory that archonctl was called from.
+
+    ``[kubernetes]`` is none of it: how many replicas there are, and on which nodes, is no other release. Nor is a
+    table that nobody declared, so that what is installed stays the same release when archonctl learns one more.
+    """
+    endpoint = loaded.endpoint
+    left_out = {"kubernetes"} | ({"tiers"} if endpoint.tiers == Tiers() else set())
     return {
         "schema": "archonctl.declaration/1",
         "source": str(loaded.path),
-        "declared": loaded.endpoint.model_dump(mode="json"),
-        "origins": {key: _short(origin, loaded.path.name) for key, origin in loaded.origins.items()},
+        "declared": endpoint.model_dump(mode="json", exclude=left_out),
+        "origins": {
+            key: _short(origin, loaded.path.name)
+            for key, origin in loaded.origins.items()
+            if key.partition(".")[0] not in left_out
+        },
     }
 
 

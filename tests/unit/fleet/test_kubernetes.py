@@ -173,6 +173,20 @@ def test_a_change_is_another_config_map_and_nothing_else_gives_another_byte(tmp_
     assert of_kind(one, "ConfigMap")[0]["metadata"]["name"] != of_kind(other, "ConfigMap")[0]["metadata"]["name"]
 
 
+def test_how_it_is_placed_in_a_cluster_is_no_other_release(tmp_path: Path) -> None:
+    """More replicas must not replace those that run, nor a unit's engine start anew."""
+    (one,), (three,) = (
+        of_kind(rendered(tmp_path, "radiance", RADIANCE, kubernetes__replicas=count), "Deployment") for count in (1, 3)
+    )
+    assert three["spec"]["replicas"] == 3
+    assert one["spec"]["template"]["metadata"]["annotations"] == three["spec"]["template"]["metadata"]["annotations"]
+    declared = json.loads(
+        of_kind(rendered(tmp_path, "vllm", VLLM, kubernetes__memory_mib=9), "ConfigMap")[0]["data"]["declaration.json"]
+    )
+    assert {"kubernetes", "tiers"}.isdisjoint(declared["declared"])
+    assert not [key for key in declared["origins"] if key.startswith("kubernetes")]
+
+
 def test_only_the_file_of_the_limit_is_writable_and_no_capability_is_held(tmp_path: Path) -> None:
     pod = pod_of(rendered(tmp_path, "radiance", RADIANCE))
     preflight, inside, sidecar = pod["initContainers"]
