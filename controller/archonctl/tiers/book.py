@@ -147,12 +147,14 @@ class Book:
             for each in self._index.get(key, {}).values():
                 if text.begins_with(each.prefix) and (best is None or each.prefix.bytes > best.shared_bytes):
                     best = Match(each, each.prefix.bytes, True)
-        if best is not None or not text.prefix.blocks:
+        mine, same = text.prefix.blocks, 0
+        if best is not None:
             return best
         for each in self.conversations.values():
-            size = text.shared_bytes(each.prefix) if each.prefix.blocks else 0
-            if size >= BLOCK_BYTES and (best is None or size > best.shared_bytes):
-                best = Match(each, size, False)
+            theirs = each.prefix.blocks
+            while same < min(len(mine), len(theirs)) and mine[same] == theirs[same]:  # a digest is of all before it too
+                same += 1
+                best = Match(each, same * BLOCK_BYTES, False)
         return best
 
     def free(self, now: float) -> list[Seat]:

@@ -10,9 +10,9 @@ A tier above its high-water mark is swept until it is under the target; what is 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from archonctl.tiers.values import Action, Board, Decision, Item, Placement, Reason, Tier, after
+from archonctl.tiers.values import Action, Board, Decision, Item, Placement, Reason, Tier
 
 HALF_LIFE_S = 1800.0
 """A conversation that nobody came back to for half an hour counts half (a choice; only the order depends on it)."""
@@ -51,14 +51,16 @@ def in_order(items: tuple[Item, ...]) -> list[Item]:
     return sorted(items, key=_reuse)
 
 
-@dataclass
 class _Work:
-    """A board that moves while decisions are made on it."""
+    """A board that moves while decisions are made on it. Each move is reckoned with at once, in constant time."""
 
-    board: Board
-
-    def __post_init__(self) -> None:
-        self.start = {item.id: item for item in self.board.items}
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.lies: dict[str, dict[str, Item]] = {tier.name: {} for tier in board.tiers}
+        """What lies in each tier: what was there first, reused least first, and behind it what came in."""
+        for item in in_order(board.items):
+            self.lies[item.tier][item.id] = item
+        self.used = {tier.name: board.used_bytes(tier.name) for tier in board.tiers}
         self.moves: dict[str, Decision] = {}
         self.why_kept: dict[str, Reason] = {}
 
@@ -89,7 +91,7 @@ class _Work:
         """What has to go, reused least first, without what may stay because a later and larger one goes."""
         bytes_over, places_over = self._over_by(tier, size, places)
         chosen: list[Item] = []
-        for item in in_order(tuple(item for item in self.board.items if item.tier == tier.name)):
+        for item in self.lies[tier.name].values():
             if bytes_over <= 0 and places_over <= 0:
                 break
             if reason := self._stuck(item):
@@ -99,19 +101,20 @@ class _Work:
                 bytes_over, places_over = bytes_over - (item.bytes or 0), places_over - 1
         if bytes_over > 0 or places_over > 0:
             return [] if size or places else chosen
-        for item in reversed(chosen.copy()):
+        needed = []
+        for item in reversed(chosen):
             if bytes_over + (item.bytes or 0) <= 0 and places_over + 1 <= 0:
-                chosen.remove(item)
                 bytes_over, places_over = bytes_over + (item.bytes or 0), places_over + 1
-        return chosen
+            else:
+                needed.append(item)
+        return needed[::-1]
 
     def _over_by(self, tier: Tier, size: int, places: int) -> tuple[float, float]:
         """By how many bytes and conversations it would be too much; minus infinity where there is no limit."""
         limit = self.limit(tier)
-        count = sum(item.tier == tier.name for item in self.board.items)
         return (
-            -math.inf if limit is None else self.board.used_bytes(tier.name) + size - limit,
-            -math.inf if tier.places is None else count + places - tier.places,
+            -math.inf if limit is None else self.used[tier.name] + size - limit,
+            -math.inf if tier.places is None else len(self.lies[tier.name]) + places - tier.places,
         )
 
     def _stuck(self, item: Item) -> Reason | None:
@@ -161,20 +164,26 @@ class _Work:
     def _displace(self, item: Item, tier: Tier) -> bool:
         """Make room in a colder tier by giving up what is reused less there; nothing is moved if that is not enough."""
         size = item.bytes or 0
-        lesser = [
-            other
-            for other in in_order(tuple(o for o in self.board.items if o.tier == tier.name))
-            if _reuse(other) < _reuse(item) and other.id not in self.moves and not self._stuck(other)
-        ]
-        limit = self.limit(tier)
-        used = self.board.used_bytes(tier.name) - sum(other.bytes or 0 for other in lesser)
-        if limit is None or used + size > limit:
-            return False
-        for other in lesser:
-            if self.has_room(tier, size):
-                break
-            self.give_up(other)
-        return self.has_room(tier, size)
+        while not self.has_room(tier, size):
+            lesser = self._lesser(item, tier)
+            for other in lesser:
+                self.give_up(other)
+            if not lesser:
+                return False
+        return True
+
+    def _lesser(self, item: Item, tier: Tier) -> list[Item]:
+        """The first of what is reused less than an item in a tier that make room for it; none where all do not."""
+        limit, chosen, left = self.limit(tier), list[Item](), self.used[tier.name] + (item.bytes or 0)
+        for other in self.lies[tier.name].values():
+            if limit is None or other.id in self.moves or _reuse(other) >= _reuse(item):
+                break  # what came in lies behind all that was there
+            if not self._stuck(other) and other.id not in self.why_kept:
+                chosen.append(other)
+                left -= other.bytes or 0
+                if left <= limit:
+                    return chosen
+        return []
 
     def _worth(self, item: Item, size: int, tier: Tier) -> bool:
         there_and_back, recompute = tier.round_trip_s(size), self.board.recompute_s(item)
@@ -190,9 +199,10 @@ class _Work:
 
         Room in a tier is made by what left it upwards, never the other way round, so one pass leaves nothing to do.
         """
+        wanted = in_order(self.board.items)[::-1]
         for index, tier in enumerate(self.board.tiers):
             colder = {each.name for each in self.board.tiers[index + 1 :]}
-            for item in reversed(in_order(self.board.items)):
+            for item in wanted:
                 may = item.tier in colder and item.expected_uses > 0 and item.id not in self.moves
                 if may and not self._stuck(item) and self._fits_up(item, tier):
                     self._move(item, Action.PROMOTE, Reason.REUSE_AND_ROOM, tier)
@@ -203,10 +213,13 @@ class _Work:
     def _move(
         self, item: Item, action: Action, reason: Reason, to: Tier | None, bytes_after: int | None = None
     ) -> bool:
-        decision = self._decision(item, action, reason, to.name if to else None)
-        decision = replace(decision, bytes_after=item.bytes if bytes_after is None else bytes_after)
-        self.moves[item.id] = decision
-        self.board = after(self.board, [decision])
+        size = item.bytes if bytes_after is None else bytes_after
+        self.moves[item.id] = replace(self._decision(item, action, reason, to.name if to else None), bytes_after=size)
+        del self.lies[item.tier][item.id]
+        self.used[item.tier] -= item.bytes or 0
+        if to is not None:
+            self.lies[to.name][item.id] = replace(item, tier=to.name, bytes=size)
+            self.used[to.name] += size or 0
         return True
 
     def _decision(self, item: Item, action: Action, reason: Reason, to: str | None) -> Decision:
@@ -218,17 +231,18 @@ class _Work:
 
     def placement(self, pressed: tuple[str, ...]) -> Placement:
         """The moves in order, then what is kept."""
+        relieved = {each.item.tier for each in self.moves.values()} | set(pressed)
         kept = [
-            self._decision(item, Action.KEEP, self.why_kept.get(item.id) or self._why_kept(item, pressed), item.tier)
-            for item in self.start.values()
+            self._decision(item, Action.KEEP, self.why_kept.get(item.id) or self._why_kept(item, relieved), item.tier)
+            for item in self.board.items
             if item.id not in self.moves
         ]
         return Placement((*self.moves.values(), *kept), pressed)
 
-    def _why_kept(self, item: Item, pressed: tuple[str, ...]) -> Reason:
+    def _why_kept(self, item: Item, relieved: set[str]) -> Reason:
         if self.board.tier(item.tier).capacity_bytes is None:
             return Reason.UNKNOWN_CAPACITY
-        if item.tier not in pressed and all(each.item.tier != item.tier for each in self.moves.values()):
+        if item.tier not in relieved:
             return Reason.UNDER_MARK
         return self._stuck(item) or Reason.RELIEVED_BY_OTHERS
 

@@ -51,17 +51,6 @@ class Text:
         """True if the whole of ``other`` is the beginning of this."""
         return other.bytes <= self.prefix.bytes and self.digest_at(other.bytes) == other.digest
 
-    def shared_bytes(self, other: Prefix) -> int:
-        """How much of the beginning is the same: all of ``other``, or whole blocks."""
-        if self.begins_with(other):
-            return other.bytes
-        same = 0
-        for mine, theirs in zip(self.prefix.blocks, other.blocks, strict=False):
-            if mine != theirs:
-                break
-            same += BLOCK_BYTES
-        return same
-
 
 def text_of(path: str, body: Mapping[str, object]) -> Text | None:
     """The prompt of a request, or ``None`` where one slot cannot serve it: a batch of prompts, an adapter of its own.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 HIGH_WATER = 0.80
@@ -230,18 +229,3 @@ def high_water(value: object) -> float:
     except (TypeError, ValueError, OverflowError):
         return HIGH_WATER
     return share if math.isfinite(share) and 0 < share <= 1 else HIGH_WATER
-
-
-def after(board: Board, decisions: Sequence[Decision]) -> Board:
-    """The board once these were carried out."""
-    moved = {each.item.id: each for each in decisions if each.moves}
-    kept = []
-    for item in board.items:
-        decision = moved.get(item.id)
-        if decision is None:
-            kept.append(item)
-        elif decision.to_tier is not None:
-            size = item.bytes if decision.bytes_after is None else decision.bytes_after
-            left = None if decision.action is Action.COMPRESS_DEMOTE else item.compressed_bytes
-            kept.append(replace(item, tier=decision.to_tier, bytes=size, compressed_bytes=left))
-    return replace(board, items=tuple(kept))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archonctl.tiers import policy
 from archonctl.tiers.policy import expected_uses, in_order, make_room, place
 from archonctl.tiers.values import (
     HIGH_WATER,
@@ -21,7 +24,6 @@ from archonctl.tiers.values import (
     Reason,
     StepKind,
     Tier,
-    after,
     high_water,
 )
 
@@ -61,6 +63,21 @@ def boards(draw: st.DrawFn, known: bool = False) -> Board:
     )
     rate = draw(st.sampled_from([0.1, 1.0] if known else [None, 0.1, 1.0]))
     return Board(tiers, items, rate, draw(st.sampled_from([0.8, 0.5, 1.0])))
+
+
+def after(board: Board, decisions: Sequence[Decision]) -> Board:
+    """The board once these were carried out."""
+    moved = {each.item.id: each for each in decisions if each.moves}
+    kept = []
+    for item in board.items:
+        decision = moved.get(item.id)
+        if decision is None:
+            kept.append(item)
+        elif decision.to_tier is not None:
+            size = item.bytes if decision.bytes_after is None else decision.bytes_after
+            left = None if decision.action is Action.COMPRESS_DEMOTE else item.compressed_bytes
+            kept.append(replace(item, tier=decision.to_tier, bytes=size, compressed_bytes=left))
+    return replace(board, items=tuple(kept))
 
 
 def _carried_out(board: Board, placement: Placement) -> Board:
@@ -230,6 +247,29 @@ def test_each_situation_has_its_action_and_its_reason(
 ) -> None:
     decision = place(Board(tiers, (item,), 0.0001)).of("c")
     assert (decision.action, decision.reason) == (action, reason)
+
+
+def test_a_store_of_thousands_whose_quota_was_cut_is_decided_on_in_few_operations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each move is reckoned with in constant time: the guard serves nobody while it decides."""
+    items = tuple(Item(f"c{n}", "dram", 100, 1000, float(n % 97), float(n % 89)) for n in range(4096))
+    tiers = (Tier("dram", True, 4096 * 50, 1e9, 0.0), Tier("disk", False, 4096 * 20, 1e9, 0.0))
+    asked = Counter[str]()
+    used, stuck = Board.used_bytes, policy._Work._stuck
+
+    def counted(name: str, done: Any) -> Any:
+        def call(*words: Any) -> Any:
+            asked[name] += 1
+            return done(*words)
+
+        return call
+
+    monkeypatch.setattr(Board, "used_bytes", counted("used", used))
+    monkeypatch.setattr(policy._Work, "_stuck", counted("stuck", stuck))
+    assert len(place(Board(tiers, items, 0.01), promote=False).moves) > 2000
+    assert asked["used"] == len(tiers)
+    assert asked["stuck"] < 8 * len(items)
 
 
 def test_old_conversations_on_a_full_disk_give_way_to_one_that_is_reused() -> None:
