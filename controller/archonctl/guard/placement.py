@@ -97,6 +97,14 @@ class Placer:
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def leave(self, within_s: float) -> None:
+        """At the end: who comes next knows nothing of what only slots hold, so it goes into files. Does not raise."""
+        await self.close()
+        try:
+            await self._executor.whole(self._executor.put_away(within_s))
+        except (SlotError, StagingError) as err:
+            self._executor.counts.failed("leave", err.trouble.value)
+
     def _behind(self, work: Coroutine[object, object, object]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)

@@ -35,6 +35,9 @@ _FREE_SHARE = 0.5
 _ASK_S = 300.0
 """The last bound of a question; each has a shorter one of its own."""
 
+_LEAVE_S = 20.0
+"""For what only slots hold, when the guard ends: inside of what its unit's TimeoutStopSec= leaves after --drain."""
+
 
 @dataclass(frozen=True)
 class Tiering:
@@ -103,7 +106,7 @@ async def placing(
     try:
         yield placer
     finally:
-        await placer.close()
+        await placer.leave(_LEAVE_S)
         if tiering.measured_in is not None:
             told = json.dumps(executor.speeds.measured().as_json()).encode()
             with contextlib.suppress(OSError):

@@ -39,6 +39,11 @@ class Conversation:
         """True if a slot holds it."""
         return self.seat is not None
 
+    @property
+    def in_file(self) -> bool:
+        """True if its file has all that its slot has."""
+        return self.staged is not None and (self.staged.tokens, self.staged.prefix) == (self.tokens, self.prefix)
+
 
 @dataclass(eq=False)
 class Seat:

@@ -252,6 +252,24 @@ class Executor:
             return ()
         return await self.carry_out(policy.place(board, promote=False))
 
+    async def put_away(self, within_s: float) -> tuple[Outcome, ...]:
+        """What only idle slots hold into files, where the policy finds that worth it and as far as the time goes.
+
+        Raises SlotError, StagingError where nothing can be begun.
+        """
+        end, done = time.monotonic() + within_s, list[Outcome]()
+        if not await self.same_engine() or not self.fingerprint:
+            return ()
+        board = self.board(lambda each: not each.live or (not each.in_file and self.book.size_of(each) is not None))
+        stay = sum(item.in_use for item in board.items if item.tier == ENGINE)
+        for decision in policy.make_room(board, ENGINE, 0, len(self.book.seats) - stay).moves:
+            tier = board.tier(decision.to_tier) if decision.to_tier else None
+            takes_s = tier.transfer_s(decision.bytes_after or 0) if tier else None
+            if time.monotonic() + (takes_s or 0.0) > end:
+                break
+            done.append(await self._one(decision))
+        return tuple(done)
+
     def used(self, expected: int, cached: int) -> None:
         """After a restore: whether the engine went on from what it was given.
 

@@ -183,12 +183,13 @@ class Store:
             with _told():
                 self._is_what_was_said(folder, name, tokens, size)
                 folder.make_last(name)
+                seen = folder.stamp(name)
                 digest, read = folder.digest(name)
                 if read != size:
                     raise StagingError(StoreTrouble.DAMAGED, f"{read:,} bytes read, {size:,} written")
                 at = time.time() if now is None else now
                 staged = Staged(id_, fingerprint, tokens, size, digest, prefix, uses, at)
-                self._note(self.first, staged)
+                self._note(self.first, staged, seen)
                 folder.write(staged.json, manifest.dump(staged))
         except BaseException:
             self.discard(id_)
@@ -235,9 +236,10 @@ class Store:
                 if read != (staged.sha256, staged.bytes):
                     self.drop(id_, source)
                     raise StagingError(StoreTrouble.DAMAGED, f"{id_} in {source} is not what was staged")
+                seen = into.stamp(staged.kv)
                 if into.digest(staged.kv, from_device=True) != (staged.sha256, staged.bytes):
                     raise StagingError(StoreTrouble.DAMAGED, f"{id_} cannot be read back from {target}")
-                self._note(target, staged)
+                self._note(target, staged, seen)
                 into.write(staged.json, manifest.dump(staged))
         except BaseException:
             with contextlib.suppress(OSError):
@@ -263,13 +265,13 @@ class Store:
                 if folder.digest(staged.kv) != (staged.sha256, staged.bytes):
                     self.drop(id_, self.first)
                     raise StagingError(StoreTrouble.DAMAGED, f"{id_} is not what was staged")
-                self._note(self.first, staged)
+                self._note(self.first, staged, seen)
         return staged
 
-    def _note(self, place: str, staged: Staged) -> None:
-        stamp = self._folders[place].stamp(staged.kv)
-        if stamp is not None:
-            self._verified[place, staged.id] = stamp
+    def _note(self, place: str, staged: Staged, seen: tuple[int, ...] | None) -> None:
+        """It was verified as it was ``seen`` before it was read: what changed meanwhile is read again."""
+        if seen is not None:
+            self._verified[place, staged.id] = seen
 
     def drop(self, id_: str, place: str | None = None) -> None:
         """Remove a copy, or all of them: the manifest first. Raises StagingError."""
