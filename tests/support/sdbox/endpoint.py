@@ -69,14 +69,14 @@ class Applied:
 
 @contextmanager
 def applied(
-    box: Box, repository: Path, engine: Path, name: str, port: int, knobs: str = "threads = 1"
+    box: Box, repository: Path, engine: Path, name: str, port: int, knobs: str = "threads = 1", tables: str = ""
 ) -> Iterator[Applied]:
-    """Install the command, declare an endpoint and apply it; take all of it away again."""
+    """Install the command, declare an endpoint (with more ``tables``) and apply it; take all of it away again."""
     place = f"/srv/{name}"
     install(box, CLI)
     equip(box, repository, engine, place)
     declaration = f"/etc/archon/{name}.toml"
-    box.put(declaration, _DECLARATION.format(place=place, port=port, knobs=knobs))
+    box.put(declaration, _DECLARATION.format(place=place, port=port, knobs=knobs) + tables)
     done = box.run("/usr/bin/archonctl", "apply", declaration, "--yes", timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     found = Applied(name, box, repository, done.stdout)
