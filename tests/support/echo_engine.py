@@ -68,6 +68,8 @@ class EchoEngine:
     seen: list[Seen] = field(default_factory=list)
     open_connections: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+    notices_s: float = 0.0
+    """How long it works on for a client that has gone."""
     slots: list[dict[str, Any]] = field(default_factory=list)
     """What /slots answers."""
 
@@ -96,9 +98,10 @@ class EchoEngine:
         gone = asyncio.ensure_future(reader.read(1))
         await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
-            seen.ended = "client-gone"
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+            await asyncio.sleep(self.notices_s)
+            seen.ended = "client-gone"
             return False
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)

@@ -151,7 +151,7 @@ def _prompt(path: str, request: Request) -> Prompt | None:
     if Prompt.of(path, {}) is None:
         return None
     try:
-        body = json.loads(request.body)
+        body = json.loads(request.body.decode("utf-8-sig"))  # of bytes it would also take UTF-16, engines do not
     except (ValueError, RecursionError) as err:
         why = (
             f"the body is no JSON: {str(err)[:100]}" if isinstance(err, json.JSONDecodeError) else "the body is no JSON"

@@ -11,6 +11,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_HALF_ESCAPED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ONCE = (b"host", b"content-length", b"transfer-encoding", b"content-type", b"authorization")
 
 
@@ -37,6 +38,9 @@ def check_head(method: str, target: str, version: str, headers: Headers) -> str:
         target = rest if rest.startswith("/") else f"/{rest}"
     if not target.startswith("/") or "#" in target or "\\" in target:
         raise Refused(Refusal(400, "request-malformed", "the target of the request is no path"))
+    if _HALF_ESCAPED.search(target.partition("?")[0]):  # cpp-httplib reads %u0063 as a letter, others do not
+        why = "the path has a % that two hexadecimal digits do not follow (RFC 3986, 2.1)"
+        raise Refused(Refusal(400, "request-malformed", why))
     return target
 
 

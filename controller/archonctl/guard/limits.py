@@ -44,6 +44,8 @@ class Limits:
     """To the engine's first byte: a long prompt's prefill and the engine's own queue."""
     gap_s: float = 600.0
     """Between two pieces of an answer."""
+    let_go_s: float = 5.0
+    """For an engine to end what nobody waits for any more; what it held is held as long."""
     drain_s: float = 600.0
     """For running answers after SIGTERM."""
 

@@ -14,7 +14,7 @@ from archonctl.guard.contents import Contents, contents_of
 from archonctl.probe.jsonread import MOST
 
 Body = Mapping[str, object]
-Form = Literal["chat", "responses", "messages", "text", "infill", "embedding"]
+Form = Literal["chat", "responses", "messages", "text", "infill", "embedding", "other"]
 
 PATHS: Mapping[str, Form] = {
     "/v1/chat/completions": "chat",
@@ -29,19 +29,33 @@ PATHS: Mapping[str, Form] = {
     "/v1/embeddings": "embedding",
     "/embeddings": "embedding",
     "/embedding": "embedding",
+    "/v1/rerank": "other",
+    "/rerank": "other",
+    "/v1/reranking": "other",
+    "/reranking": "other",
+    "/v1/systemone": "other",
+    "/generate": "other",
+    "/score": "other",
+    "/v1/score": "other",
+    "/classify": "other",
+    "/pooling": "other",
 }
-"""Paths that fill a KV cache: OpenAI's, Anthropic's, and llama-server's own (tools/server/server.cpp, b11434)."""
+"""Paths that fill a KV cache: OpenAI's, Anthropic's, and the engines' own (llama.cpp b11434 tools/server/server.cpp;
+vLLM 0.32.0 vllm/entrypoints; SGLang sglang/srt/entrypoints/http_server.py). An engine may have them under a prefix of
+its own (llama-server ``--api-prefix``, vLLM ``--root-path``). What an ``other`` one takes is not worked out."""
+_NAMES = ("n_predict", "max_completion_tokens", "max_output_tokens", "max_tokens")
 _LIMITS: Mapping[Form, tuple[str, ...]] = {
-    "chat": ("n_predict", "max_completion_tokens", "max_tokens"),
-    "responses": ("max_output_tokens",),
-    "messages": ("max_tokens",),
-    "text": ("n_predict", "max_completion_tokens", "max_tokens"),
-    "infill": ("n_predict", "max_completion_tokens", "max_tokens"),
+    "chat": _NAMES,
+    "responses": ("n_predict", "max_completion_tokens", "max_tokens", "max_output_tokens"),
+    "messages": _NAMES,
+    "text": _NAMES,
+    "infill": _NAMES,
     "embedding": (),
+    "other": (),
 }
-"""The first that is there counts. llama.cpp takes n_predict before the others (server-common.cpp, server-schema.cpp);
-vLLM max_completion_tokens before max_tokens (entrypoints/openai/chat_completion/protocol.py) and no n_predict: where
-both are there, the larger counts."""
+"""Which one counts depends on the engine: llama.cpp takes n_predict before the others, on every path
+(server-common.cpp, server-schema.cpp), vLLM knows no n_predict and takes max_completion_tokens before max_tokens
+(entrypoints/openai/chat_completion/protocol.py). So the largest counts. The last is the path's own."""
 _CHOICES = ("n_cmpl", "n", "best_of")
 Text = str | int
 """One prompt: its text, or how many tokens the client made of it."""
@@ -67,40 +81,71 @@ class Prompt:
     def of(cls, path: str, body: object) -> Prompt | None:
         """The request on ``path`` (without query); ``None`` for a path that takes no KV tokens, or a body that is no
         object: such a request passes and is not counted."""
+        path = known_path(path)
         form = PATHS.get(path)
         if form is None or not isinstance(body, dict):
             return None
-        limit = 0 if form == "embedding" else _limit(form, body)
-        choices = 1 if form == "embedding" else max([1, *(_whole(body.get(name)) or 1 for name in _CHOICES)])
+        limit = _limit(form, body) if _LIMITS[form] else 0
+        choices = max([1, *(_number(body.get(name)) or 1 for name in _CHOICES)]) if _LIMITS[form] else 1
         if form in ("chat", "responses", "messages"):
             found = contents_of(form, body)
             unknown = found if isinstance(found, str) else ""
             contents = found if isinstance(found, Contents) else None
             return cls(path, form, body, contents=contents, max_tokens=limit, choices=choices, unknown=unknown)
-        texts = (
-            _infill(body) if form == "infill" else _texts(body.get("input", body.get("content", body.get("prompt"))))
-        )
+        texts = _texts_of(form, body)
         return cls(path, form, body, texts or (), max_tokens=limit, choices=choices, unknown="" if texts else "prompt")
 
     def limited(self, raw: bytes, tokens: int) -> bytes:
-        """The body as it was sent, with a longest answer. It is put at the end: of a name that is there twice, every
-        engine takes the last one."""
-        given = [name for name in _LIMITS[self.form] if name in self.body]
-        named = dict.fromkeys([*given, _LIMITS[self.form][-1]])
+        """The body as it was sent, with a longest answer in place of what bounds nothing. It is put at the end: of a
+        name that is there twice, every engine takes the last one. What is no number is left for the engine to refuse.
+        """
+        named = self._without_bound()
+        if not named:
+            return raw
         head, brace, tail = raw.rpartition(b"}")
         comma = b"," if self.body else b""
         return head + comma + b",".join(b'"%s":%d' % (name.encode(), tokens) for name in named) + brace + tail
 
+    def _without_bound(self) -> list[str]:
+        """Names of a longest answer that are there, or should be, and bound nothing."""
+        names = _LIMITS[self.form]
+        numbers = {name: number for name in names if (number := _number(self.body.get(name))) is not None}
+        if any(number >= 0 for number in numbers.values()):
+            return [name for name, number in numbers.items() if number < 0]
+        open_ = (name for name in names if name in self.body or name == names[-1])
+        return [name for name in open_ if name in numbers or self.body.get(name) is None]
+
+
+def known_path(path: str) -> str:
+    """The path without what stands before one that is known; itself where none is."""
+    at = path.find("/")
+    while at >= 0:
+        if path[at:] in PATHS:
+            return path[at:]
+        at = path.find("/", at + 1)
+    return path
+
 
 def _limit(form: Form, body: Body) -> int | None:
-    """The longest answer asked for. -1 and -2 are llama.cpp's words for no limit; what is no number is none either."""
-    found = [number for name in _LIMITS[form] if (number := _whole(body.get(name))) is not None]
-    return max(found, default=None)
+    """The longest answer asked for; None for none. llama.cpp's words for no limit are below 0."""
+    found = [number for name in _LIMITS[form] if (number := _number(body.get(name))) is not None]
+    return None if any(number < 0 for number in found) else max(found, default=None)
 
 
-def _whole(value: object) -> int | None:
-    """A number that could be one of tokens; a larger one than any engine has is as good as the largest."""
-    return min(value, MOST) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _number(value: object) -> int | None:
+    """A number of tokens or answers, as llama.cpp reads it: 3.7 is 3, true is 1. A larger one than any engine has is as
+    good as the largest; below 0 it is -1."""
+    if not isinstance(value, int | float) or value != value:  # noqa: PLR0124  not a number
+        return None
+    return int(max(-1, min(value, MOST)))
+
+
+def _texts_of(form: Form, body: Body) -> tuple[Text, ...] | None:
+    if form == "infill":
+        return _infill(body)
+    if form == "embedding":
+        return _texts(body.get("input", body.get("content", body.get("prompt"))))
+    return _texts(body.get("prompt")) if form == "text" else None
 
 
 def _texts(value: object) -> tuple[Text, ...] | None:

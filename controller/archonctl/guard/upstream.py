@@ -3,16 +3,24 @@
 Connections are not kept for the next request, on purpose: what is left of an aborted answer can then never be read as
 the start of another client's, and an idle connection cannot hold one of the few threads that llama-server answers
 with (cpp-httplib has a thread a connection). On loopback it costs 0.3 ms.
+
+A connection that is left in the middle of an answer is closed in one direction first, and the engine's closing is
+waited for: until then the engine works on, and what it holds for that request must not be given to another.
+llama-server looks once a second whether its client is still there, and queues the cancelling before it closes (b11434
+server-queue.cpp).
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import aiohttp
 from yarl import URL
@@ -29,6 +37,9 @@ _HOP = frozenset(
 """For one connection only (RFC 9110, 7.6.1)."""
 _OURS = frozenset((b"host", b"content-length", b"expect"))
 """Of a request: said anew, for the body that was read."""
+_OUTLIVES = b"x-conversation-id"
+"""With it llama-server goes on generating when its client has left (b11434 server-stream.cpp): it holds KV cache that
+nobody knows of, and one client could end another's answer by naming it. Not sent on."""
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 _SILENT = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 """Not to be added where the client said nothing of them."""
@@ -66,7 +77,7 @@ def without_hops(headers: Headers) -> list[tuple[bytes, bytes]]:
 
 def to_send(headers: Headers) -> tuple[tuple[str, str], ...]:
     """A client's headers for the engine. Raises UnicodeDecodeError for bytes that are no UTF-8."""
-    kept = [(name, value) for name, value in without_hops(headers) if name.lower() not in _OURS]
+    kept = [(name, value) for name, value in without_hops(headers) if name.lower() not in (*_OURS, _OUTLIVES)]
     return tuple((name.decode("ascii"), value.decode("utf-8")) for name, value in kept)
 
 
@@ -78,7 +89,8 @@ class Answer:
         self.status = response.status
         self.kept = b""
         """The body as far as it was read by ``keep`` or ``read``."""
-        self._ended = False
+        self.ended = False
+        """True once the body was read to its end."""
         raw = without_hops(response.raw_headers)
         chunked = any(name.lower() == b"transfer-encoding" for name, _ in response.raw_headers)
         self.headers = [(name, value) for name, value in raw if not (chunked and name.lower() == b"content-length")]
@@ -121,7 +133,7 @@ class Answer:
             yield piece
 
     async def _rest(self) -> AsyncIterator[bytes]:
-        while not self._ended:
+        while not self.ended:
             try:
                 async with asyncio.timeout(self._gap_s):
                     piece = await self._response.content.readany()
@@ -134,7 +146,47 @@ class Answer:
             if piece:
                 yield piece
             else:
-                self._ended = True
+                self.ended = True
+
+
+class _Line:
+    """The socket of one connection to the engine, which is kept when aiohttp has closed its own end of it."""
+
+    def __init__(self) -> None:
+        self._sock: socket.socket | None = None
+
+    def opened(self, sock: socket.socket) -> None:
+        """A connection is being made; of several tries the last one counts."""
+        self.close()
+        self._sock = sock.dup()
+
+    def close(self) -> None:
+        """Close it, if there is one."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    async def let_go(self, within_s: float) -> None:
+        """Say that nobody listens any more, and wait for the engine's end of it."""
+        sock, loop = self._sock, asyncio.get_running_loop()
+        with suppress(OSError, TimeoutError):
+            if sock is not None:
+                sock.setblocking(False)
+                sock.shutdown(socket.SHUT_WR)
+                async with asyncio.timeout(within_s):
+                    while await loop.sock_recv(sock, 65536):
+                        pass
+
+
+_LINE: ContextVar[_Line] = ContextVar("_LINE")
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """As aiohttp makes its sockets (``aiohappyeyeballs``), for one that is remembered."""
+    family, kind, protocol, _name, _where = address
+    sock = socket.socket(family, kind, protocol)
+    _LINE.get().opened(sock)
+    return sock
 
 
 AGAIN_S = 5
@@ -152,7 +204,7 @@ class Upstream:
     async def __aenter__(self) -> Upstream:
         limits = self._limits
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True, limit=0, ssl=self._tls),
+            connector=aiohttp.TCPConnector(force_close=True, limit=0, ssl=self._tls, socket_factory=_socket),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=_SILENT,
@@ -170,15 +222,26 @@ class Upstream:
 
     @asynccontextmanager
     async def send(self, request: Request) -> AsyncIterator[Answer]:
-        """The answer to a request, from its head on. Leaving the context closes the connection, always.
+        """The answer to a request, from its head on. Leaving the context closes the connection, always; before the
+        answer's end it takes until the engine has let go, at most ``let_go_s``.
 
         Raises EngineAway, EngineFault.
         """
-        response = await self._head(request)
+        line, answer = _Line(), None
+        _LINE.set(line)
         try:
-            yield Answer(response, self._limits.gap_s)
+            response = await self._head(request)
+            try:
+                answer = Answer(response, self._limits.gap_s)
+                yield answer
+            finally:
+                response.close()
         finally:
-            response.close()
+            try:
+                if answer is None or not answer.ended:
+                    await line.let_go(self._limits.let_go_s)
+            finally:
+                line.close()
 
     async def _head(self, request: Request) -> aiohttp.ClientResponse:
         body = request.body if request.body or request.method in _WITH_BODY else None

@@ -32,6 +32,12 @@ def of(path: str, body: object) -> Prompt:
         ({"n_predict": -1}, None, 1),
         ({"max_tokens": None, "n": None}, None, 1),
         ({"max_tokens": "many", "n": True}, None, 1),
+        ({"max_tokens": 4, "n_predict": -1}, None, 1),
+        ({"max_tokens": -1, "n_predict": 3}, None, 1),
+        ({"max_tokens": 5.9, "n": 3.7}, 5, 3),
+        ({"max_tokens": True}, 1, 1),
+        ({"max_tokens": float("nan"), "n": float("inf")}, None, 2**53),
+        ({"max_tokens": 3, "n_predict": [7]}, 3, 1),
         ({"max_tokens": 10**400}, 2**53, 1),
     ],
 )
@@ -61,6 +67,27 @@ def test_prompts_of_a_completion(prompt: object, texts: tuple[object, ...]) -> N
     found = of("/v1/completions", {"prompt": prompt})
     assert found.texts == texts
     assert found.unknown == ("" if texts else "prompt")
+
+
+@pytest.mark.parametrize("name", ["n_predict", "max_completion_tokens", "max_tokens", "max_output_tokens"])
+def test_a_longest_answer_counts_by_every_name_that_an_engine_takes_on_any_path(name: str) -> None:
+    assert of("/v1/responses", {"input": "hi", "max_output_tokens": 3, name: 9}).max_tokens == 9
+
+
+def test_only_what_an_engine_reads_as_the_prompt_counts_as_one() -> None:
+    assert of("/v1/completions", {"prompt": "long", "input": "x", "content": "y"}).texts == ("long",)
+    assert of("/v1/embeddings", {"input": "long", "prompt": "x"}).texts == ("long",)
+
+
+@pytest.mark.parametrize("path", ["/engine/v1/chat/completions", "//v1/chat/completions", "/a/b/chat/completions"])
+def test_a_path_behind_an_engine_s_own_prefix_is_known(path: str) -> None:
+    assert of(path, {"messages": [{"role": "user", "content": "hi"}]}).form == "chat"
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/generate", "/v1/systemone"])
+def test_what_an_engine_s_own_path_takes_is_unknown_and_counted(path: str) -> None:
+    found = of(path, {"query": "a", "documents": ["b"]})
+    assert (found.unknown, found.max_tokens, found.choices) == ("prompt", 0, 1)
 
 
 def test_a_path_that_fills_no_cache_is_none_of_admission_s() -> None:
@@ -189,12 +216,30 @@ def test_lists_in_lists_in_lists_are_left_to_the_engine() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"messages": []}, {"max_tokens": None}, {"n_predict": -1, "max_completion_tokens": None, "a": {"b": "}"}}],
+    [
+        {},
+        {"messages": []},
+        {"max_tokens": None},
+        {"n_predict": "many"},
+        {"n_predict": -1, "max_completion_tokens": None, "a": {"b": "}"}},
+    ],
 )
 def test_a_longest_answer_is_written_into_a_body_and_nothing_else_of_it_changes(body: dict[str, object]) -> None:
     raw = json.dumps(body).encode() + b" \n"
     limited = json.loads(of(CHAT, body).limited(raw, 77))
     assert of(CHAT, limited).max_tokens == 77
-    assert all(limited[name] == 77 for name in ("max_tokens", "n_predict") if name in limited)
+    assert all(limited[name] in (77, "many") for name in ("max_tokens", "n_predict") if name in limited)
     changed = {"max_tokens", "n_predict", "max_completion_tokens"}
     assert {k: v for k, v in limited.items() if k not in changed} == {k: v for k, v in body.items() if k not in changed}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"max_tokens": 4, "n_predict": -1}, {"max_tokens": 4, "n_predict": 77}),
+        ({"max_tokens": "many"}, {"max_tokens": "many"}),
+        ({"max_tokens": 4.0}, {"max_tokens": 4.0}),
+    ],
+)
+def test_a_longest_answer_takes_the_place_of_none_and_of_nothing_else(body: object, expected: object) -> None:
+    assert json.loads(of(CHAT, body).limited(json.dumps(body).encode(), 77)) == expected

@@ -53,6 +53,12 @@ def test_an_absolute_target_is_asked_of_the_engine_alone(pair: tuple[EchoEngine,
     assert engine.seen[-1].line == "GET /v1/models?a HTTP/1.1"
 
 
+def test_no_answer_outlives_its_client_at_the_engine(pair: tuple[EchoEngine, Guarded]) -> None:
+    engine, guard = pair
+    httpx.post(guard.url + CHAT, json=chat("x"), headers={"X-Conversation-Id": "one"})
+    assert engine.seen[-1].header("x-conversation-id") is None
+
+
 def test_headers_for_the_other_end_pass_and_those_of_one_connection_do_not(pair: tuple[EchoEngine, Guarded]) -> None:
     engine, guard = pair
     head = (

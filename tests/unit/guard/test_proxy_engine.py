@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from archonctl.guard.events import HELD_BYTES, Events
 from archonctl.guard.limits import Limits
 from archonctl.guard.retry import error_message, table
+from archonctl.guard.values import Capacity
 from support.echo_engine import EchoEngine, Seen, echo_engine, expected_text
 from support.guarding import Guarded, guarded
 
@@ -126,6 +127,32 @@ def test_a_client_that_goes_away_ends_its_request_at_the_engine(
         wait_for(lambda: chats(engine, prompt))
     wait_for(lambda: chats(engine, prompt)[0].ended == "client-gone")
     wait_for(lambda: guard.admission.snapshot().in_flight == 0)
+
+
+@pytest.mark.parametrize("simulate", [{"wait_s": 30}, {"pieces": 1000, "gap_s": 0.1}])
+def test_what_a_client_held_that_left_is_given_to_nobody_before_the_engine_lets_go(simulate: dict[str, object]) -> None:
+    with echo_engine() as (engine, port), guarded(port, capacity=Capacity(slots=1)) as guard:
+        engine.notices_s = 0.5
+        body = json.dumps(chat("left", True, **simulate)).encode()
+        with socket.create_connection(("127.0.0.1", guard.port)) as sock:
+            sock.sendall(
+                b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (CHAT.encode(), len(body), body)
+            )
+            wait_for(lambda: chats(engine, "left"))
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(httpx.post, guard.url + CHAT, json=chat("other"))
+            wait_for(lambda: chats(engine, "other"))
+            assert chats(engine, "left")[0].ended == "client-gone"
+            assert other.result().status_code == 200
+
+
+def test_an_engine_that_never_lets_go_holds_nobody_up_for_ever() -> None:
+    limits = Limits(let_go_s=0.2)
+    with echo_engine() as (engine, port), guarded(port, capacity=Capacity(slots=1), limits=limits) as guard:
+        engine.notices_s = 30
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(guard.url + CHAT, json=chat("left", wait_s=30), timeout=0.5)
+        assert httpx.post(guard.url + CHAT, json=chat("other")).status_code == 200
 
 
 def test_one_more_try_after_memory_ran_out_and_idle_slots_are_trimmed_before(pair: tuple[EchoEngine, Guarded]) -> None:

@@ -63,6 +63,9 @@ HOSTILE = {
     "another version": (b"GET / HTTP/3.1\r\nHost: x\r\n\r\n", 505),
     "no path": (b"GET v1/models HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     "a fragment": (b"GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    "half an escape": (post("Content-Length: 2", "{}", "/v1/chat/%u0063ompletions"), 400),
+    "an escape that breaks off": (post("Content-Length: 2", "{}", "/v1/chat/completion%7"), 400),
+    "another encoding": (post("Content-Length: 12", '{"a":1}'.encode("utf-16-le")[:12].decode("latin-1")), 400),
     "asterisk": (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     "a tunnel": (b"CONNECT elsewhere:443 HTTP/1.1\r\nHost: x\r\n\r\n", 405),
     "trace": (b"TRACE / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
@@ -172,7 +175,7 @@ def test_one_client_has_only_so_many_requests_open(pair: tuple[EchoEngine, Guard
     open_ones = [socket.create_connection(("127.0.0.1", guard.port)) for _ in range(TIGHT.per_client)]
     for each in open_ones:
         each.sendall(sent)
-    wait_for(lambda: sum(b"wait_s" in seen.body for seen in engine.seen) == TIGHT.per_client)
+    wait_for(lambda: sum("completions " in seen.line for seen in engine.seen) == TIGHT.per_client)
     answer = httpx.get(f"{guard.url}/v1/models")
     assert (answer.status_code, answer.json()["error"]["code"]) == (429, "client-busy")
     assert answer.headers["retry-after"] == "1"
