@@ -89,7 +89,7 @@ class Judge:
         found = [*_clashes(alone), *_ports(alone, self.knowledge)]
         alone = [self._beside(hardware, one, alone) for one in alone]
         plans = [one.plan for one in alone if one.plan is not None]
-        fits = judged_scopes(_merged(alone), hardware.host) if plans else ()
+        fits = judged_scopes(_merged(alone, self.knowledge), hardware.host) if plans else ()
         shared = {index for index, count in _counts(alone).items() if count > 1}
         found += [fit.finding for fit in fits if _counts_here(fit, shared) and len(plans) > 1 and fit.finding]
         floor, limit = _floor(plans), _limit_mib(hardware.host)
@@ -167,14 +167,22 @@ def _counts_here(fit: Fit, shared: set[int]) -> bool:
     return not fit.allows and (fit.scope == "host" or fit.card in shared)
 
 
-def _merged(endpoints: Sequence[OnHost]) -> Forecast:
-    """What all of them ask for, as one forecast; what an engine fills up to its own share is asked for as well."""
+def _merged(endpoints: Sequence[OnHost], knowledge: Knowledge) -> Forecast:
+    """What all of them ask for, as one forecast; what an engine fills up to its own share is asked for as well.
+
+    What several map of one file lies in RAM once: the kernel's page cache is of the file.
+    """
     demands: list[Demand] = []
+    mapped: set[tuple[str, Demand]] = set()
     for one in endpoints:
         if one.plan is None:
             continue
         mine = one.plan.forecast.demands
-        demands += mine
+        read = _read(knowledge, one)
+        model = read.loaded.endpoint.model.path if read else str(one.assigned.declaration)
+        files = {(model, d) for d in mine if d.droppable}
+        demands += [d for d in mine if (model, d) not in mapped]
+        mapped |= files
         for index in one.plan.forecast.card_rule.ceilings:
             own = sum(d.bytes for d in mine if d.scope == "device" and d.card in (None, index))
             rest = one.taken_mib.get(index, 0) * MIB - own

@@ -12,6 +12,7 @@ from archonctl.fleet.answer import EndpointRow, FleetPlan, HostRow
 from archonctl.fleet.declared import read_fleet
 from archonctl.fleet.inventory import read_inventory
 from archonctl.fleet.placement_file import placement_text
+from support.tiny_gguf import write_tiny_gguf
 from unit.fleet.conftest import Fleet
 
 ENV = Path(__file__).parents[3] / "env"
@@ -131,6 +132,26 @@ def test_pinned_memory_of_all_endpoints_is_one_limit(fleet: Fleet) -> None:
     assert codes(fleet.plan(), "g1") == {"fleet-ttm-short"}, "each unit raises the limit to its own floor only"
     path.write_text(twice.replace("ttm_target_mib = 204_800", "ttm_target_mib = 301_000").replace("500_000", "330_000"))
     assert codes(fleet.plan(), "g1") == {"memory-short", "fleet-ttm-short"}
+
+
+def test_a_file_that_several_engines_map_lies_in_ram_once(fleet: Fleet, tmp_path: Path) -> None:
+    one, other = (write_tiny_gguf(tmp_path / f"{name}.gguf", "llama") for name in ("one", "other"))
+
+    def wanted(model: Path, more: str = "") -> int:
+        for name, port, path, knobs in (("a", 8001, one, ""), ("b", 8002, model, more)):
+            (fleet.folder / "env" / f"{name}.toml").write_text(
+                f'contract = {{ seqs = 1, len = 64 }}\nservice = {{ listen = "127.0.0.1:{port}" }}\n'
+                f'model = {{ path = "{path}" }}\n[engine]\nkind = "llamacpp"\nversion = "b11434"\n'
+                f'binary = "/x"\nknobs = {{ cache-ram = 0{knobs} }}\n'
+            )
+        together = row(fleet.plan(), "g1").together
+        assert together is not None
+        assert together.ram is not None
+        return together.ram.by_class["weights"]
+
+    fleet.host("g1", 0, {"a": None, "b": None})
+    assert wanted(other) == 2 * wanted(one)
+    assert wanted(one, ', load-mode = "none"') == 2 * wanted(one), "a copy of its own"
 
 
 # Placement

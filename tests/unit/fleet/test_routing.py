@@ -48,10 +48,11 @@ def test_every_verified_backend_has_a_weight_that_a_router_takes(seqs: list[int]
     assert found[str(seqs.index(max(seqs)) + 1)] == max(found.values())
 
 
-def test_a_rotation_without_a_member_is_refused_unless_forced() -> None:
-    gone = (backend("a", "h:1", False, reason="broken: 1 short"), backend("b", "h:2", None, endpoint="other"))
+def test_what_is_not_known_never_empties_a_rotation_unless_forced() -> None:
+    broken, unknown = backend("a", "h:1", False, reason="broken: 1 short"), backend("b", "h:2", None, reason="cut off")
+    gone = (broken, unknown, backend("c", "h:3", None, endpoint="other"))
     with pytest.raises(
-        GateRefusal, match=r"nothing that serves chat, other is verified \(a: broken: 1 short"
+        GateRefusal, match=r"serves chat, other is verified \(b: cut off; a: broken: 1 short"
     ) as refused:
         rotations(gone)
     assert refused.value.code == "fleet-route-empty"
@@ -60,6 +61,13 @@ def test_a_rotation_without_a_member_is_refused_unless_forced() -> None:
         rotations(())
     for render in (RENDERERS["nginx"], RENDERERS["envoy"], RENDERERS["litellm"], RENDERERS["file-sd"]):
         assert render(rotations(gone, force=True))
+
+
+def test_what_is_known_to_be_broken_leaves_rotation_even_if_nobody_is_left_and_holds_up_no_other() -> None:
+    chat = (backend("a", "h:1", False), backend("b", "h:2", False))
+    other = (backend("a", "h:3", True, 4, endpoint="other"), backend("b", "h:4", False, endpoint="other"))
+    assert [[m.weight for m in each.members] for each in rotations((*chat, *other))] == [[0, 0], [1, 0]]
+    assert "    server h:4 down;" in RENDERERS["nginx"](rotations((*chat, *other)))
 
 
 def test_only_a_verified_backend_needs_an_address() -> None:

@@ -61,8 +61,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
         serving = sum(len(each.serving) for each in found)
         state = "written" if changed else "unchanged"
         out.answer(f"{args.out}  {state}  {serving} of {len(chosen)} in rotation")
-    for each in (member.backend for rotation in found for member in rotation.out):
-        out.talk(f"out of rotation: {each.endpoint} on {each.host}: {each.reason or each.state}")
+    for backend in (member.backend for rotation in found for member in rotation.out):
+        out.talk(f"out of rotation: {backend.endpoint} on {backend.host}: {backend.reason or backend.state}")
+    for each in found:
+        if not each.serving:
+            out.talk(f"nobody serves {each.endpoint} now")
     if changed and RELOAD[args.target]:
         out.talk(f"now: {RELOAD[args.target]}")
     return 0

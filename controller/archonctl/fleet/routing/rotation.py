@@ -44,6 +44,11 @@ class Rotation:
         """The others."""
         return tuple(each for each in self.members if not each.is_in)
 
+    @property
+    def is_broken(self) -> bool:
+        """True if everything that serves it is known not to hold."""
+        return all(each.backend.verified is False for each in self.members)
+
 
 def rotations(
     backends: Sequence[Backend], *, include_unverified: bool = False, force: bool = False
@@ -51,15 +56,17 @@ def rotations(
     """The rotation of every endpoint.
 
     What is broken is out. What is unknown is out too, unless ``include_unverified``: it gets the least weight then.
-    An endpoint without a member is refused, for an empty rotation answers nobody and the file that is there may be
-    better; ``force`` takes it. Raises GateRefusal ``fleet-route-empty``, DeclarationError ``fleet-route-address``.
+    An endpoint without a member of which something is unknown is refused: it may serve, and the file that is there may
+    be better; ``force`` takes it. Where everything is known to be broken, nobody is in.
+
+    Raises GateRefusal ``fleet-route-empty``, DeclarationError ``fleet-route-address``.
     """
     found = tuple(
         _rotation(name, members, include_unverified=include_unverified)
         for name, members in endpoints_of(backends).items()
     )
     if not force:
-        _refuse_empty(found, include_unverified=include_unverified)
+        _refuse_unknown(found)
     return found
 
 
@@ -89,18 +96,16 @@ def _size(backend: Backend) -> int:
     return (backend.capacity_seqs or 0) * (backend.capacity_len or 0)
 
 
-def _refuse_empty(found: Sequence[Rotation], *, include_unverified: bool) -> None:
-    empty = [each for each in found if not each.serving]
+def _refuse_unknown(found: Sequence[Rotation]) -> None:
+    empty = [each for each in found if not each.serving and not each.is_broken]
     if found and not empty:
         return
     message, hint = "there is no endpoint on any host", "does the inventory have the right hosts?"
     if empty:
-        out = [member.backend for member in empty[0].out]
+        out = sorted((member.backend for member in empty[0].out), key=lambda each: each.verified is not None)
         why = "; ".join(f"{each.host}: {each.reason or each.state}" for each in out[:4])
         message = f"nothing that serves {', '.join(each.endpoint for each in empty[:4])} is verified ({why})"
         hint = "archonctl fleet status says more; --include-unverified takes what is unknown"
-        if include_unverified:
-            hint = "archonctl fleet status says more"
     raise GateRefusal(
         "fleet-route-empty",
         f"{message}: a rotation without members would answer nobody, so nothing was written",
