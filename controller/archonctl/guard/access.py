@@ -43,6 +43,11 @@ class Line:
         return " ".join([*words, f"in={self.in_bytes}", f"out={self.out_bytes}"])
 
 
+def unread_line(peer: str, status: int, code: str) -> Line:
+    """A request of which not even the head could be read."""
+    return Line("-", "-", f"from-{peer}", status, code, end="refused")
+
+
 class AccessLog:
     """Writes lines from a thread of its own. A context. Where nobody takes them, they are dropped and counted."""
 

@@ -130,9 +130,6 @@ class Admission:
         """Wait for room, at most ``wait_s`` seconds. Raises Refused. Cancelled at any point, it leaves nothing held."""
         try:
             return await self._admit(ask, wait_s)
-        except Refused as refused:
-            self.metrics.refused(refused.refusal)
-            raise
         finally:
             self._tell()
 

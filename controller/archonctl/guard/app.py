@@ -41,6 +41,8 @@ class Guard:
     clients: Clients
     limits: Limits
     log: Callable[[Line], None]
+    refused: Callable[[Refusal], None]
+    """Counts every request that the guard answers in the engine's place."""
     placement: Placement = field(default_factory=Anywhere)
     fault: Callable[[BaseException], None] = lambda _error: None
     """Hears of defects of the guard's own."""
@@ -79,6 +81,7 @@ class Guard:
 
     async def _refuse(self, call: _Call, refusal: Refusal, end: str) -> None:
         call.line.end, call.line.code = end, refusal.code
+        self.refused(refusal)
         if not await call.reply.refuse(refusal, None if call.read else call.receive):
             raise BrokenAnswer(refusal.code)
 

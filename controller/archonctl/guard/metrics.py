@@ -120,7 +120,7 @@ class GuardMetrics:
         self._passed.labels(reason if reason in REASONS else "prompt").inc()
 
     def refused(self, refusal: Refusal) -> None:
-        """A request does not go to the engine. Also for refusals that are not admission's (limits, keys)."""
+        """The guard itself answered a request: admission, limits, keys, or since the engine is lost."""
         self._refused.labels(refusal.code, refusal.kv_class or "none").inc()
 
     def left_waiting(self) -> None:

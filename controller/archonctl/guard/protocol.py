@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -22,9 +23,12 @@ class GuardProtocol(H11Protocol):
     limits: ClassVar[Limits] = Limits()
 
     @classmethod
-    def bound(cls, limits: Limits) -> type[GuardProtocol]:
+    def bound(cls, limits: Limits, unread: Callable[[str, Refusal], None]) -> type[GuardProtocol]:
         """This protocol with these limits."""
-        return type("BoundProtocol", (cls,), {"limits": limits})
+        return type("BoundProtocol", (cls,), {"limits": limits, "unread": lambda _self, *told: unread(*told)})
+
+    def unread(self, peer: str, refusal: Refusal) -> None:
+        """Hears of each refusal that the application does not: where the request came from, and why."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -96,6 +100,7 @@ class GuardProtocol(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self.unread(str((self.client or ("unknown",))[0]), refusal)
             body = error_body(refusal)
             headers = [*error_headers(refusal), ("Content-Length", str(len(body))), ("Connection", "close")]
             with suppress(h11.LocalProtocolError):

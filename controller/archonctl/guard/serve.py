@@ -20,7 +20,7 @@ import uvicorn
 from prometheus_client import make_wsgi_app
 
 from archonctl.errors import HostRefusal
-from archonctl.guard.access import AccessLog
+from archonctl.guard.access import AccessLog, unread_line
 from archonctl.guard.admission import Admission
 from archonctl.guard.app import Clients, Guard
 from archonctl.guard.forward import Forward
@@ -30,7 +30,7 @@ from archonctl.guard.protocol import GuardProtocol
 from archonctl.guard.tiering import Tiering, placing
 from archonctl.guard.tokens import TokenCounter
 from archonctl.guard.upstream import Upstream
-from archonctl.guard.values import Capacity
+from archonctl.guard.values import Capacity, Refusal
 from archonctl.observe.serve import serving_app
 
 if TYPE_CHECKING:
@@ -129,11 +129,17 @@ async def serve(
                 setup.clients,
                 setup.limits,
                 lambda line: log.put(line.text()),
+                metrics.refused,
                 placement,
                 lambda error: log.put("defect: " + "".join(traceback.format_exception(error))),
             )
             with _admin(setup.admin, admission, loop) as admin_port:
-                server = uvicorn.Server(_config(guard, setup.limits))
+
+                def unread(peer: str, refusal: Refusal) -> None:
+                    metrics.refused(refusal)
+                    log.put(unread_line(peer, refusal.status, refusal.code).text())
+
+                server = uvicorn.Server(_config(guard, setup.limits, unread))
                 running = Running(sock.getsockname()[1], admin_port, admission, server)
                 follow = asyncio.create_task(_follow(watch, admission, away))
                 ready = asyncio.create_task(_when_started(server, lambda: on_ready(running)))
@@ -146,12 +152,12 @@ async def serve(
                     await asyncio.gather(follow, ready, return_exceptions=True)
 
 
-def _config(guard: Guard, limits: Limits) -> uvicorn.Config:
+def _config(guard: Guard, limits: Limits, unread: Callable[[str, Refusal], None]) -> uvicorn.Config:
     logging.getLogger("uvicorn").addHandler(logging.NullHandler())
     return uvicorn.Config(
         cast("uvicorn._types.ASGIApplication", guard),
         loop="asyncio",
-        http=GuardProtocol.bound(limits),
+        http=GuardProtocol.bound(limits, unread),
         ws="none",
         lifespan="off",
         interface="asgi3",

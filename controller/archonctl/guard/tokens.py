@@ -72,13 +72,6 @@ class TokenCounter:
         except RecursionError:  # lists in lists: nothing that an engine would take
             return replace(ask, unknown="prompt")
 
-    def learn(self, prompt: Prompt, prompt_tokens: int) -> None:
-        """Take over what the engine said of a prompt after it had read it (``usage.prompt_tokens``)."""
-        if prompt.contents is not None:
-            self._exact.put(prompt.contents.chain[-1], prompt_tokens)
-        elif len(prompt.texts) == 1 and isinstance(prompt.texts[0], str) and prompt.form == "text":
-            self._exact.put(_digest(prompt.texts[0]), prompt_tokens)
-
     async def _chat(self, ask: Ask, prompt: Prompt, contents: Contents) -> Ask:
         known = self._exact.get(contents.chain[-1])
         if known is not None:

@@ -101,6 +101,17 @@ def test_a_hostile_request_is_refused_with_a_type_and_sends_the_engine_nothing(
     assert code.split("-")[0] in ("request", "method"), code
 
 
+def test_what_is_refused_unread_is_told_in_the_log_and_counted(pair: tuple[EchoEngine, Guarded]) -> None:
+    _engine, guard = pair
+    for name in ("no HTTP", "endless headers", "a head that does not end", "no JSON"):
+        raw(guard.port, HOSTILE[name][0])
+    page = httpx.get(f"http://127.0.0.1:{guard.admin_port}/metrics").text
+    for code in ("request-malformed", "request-head-too-large", "request-too-slow", "request-not-json"):
+        wait_for(lambda code=code: any(f"code={code} " in line for line in guard.lines))
+        assert f'archon_guard_refusals_total{{class="none",code="{code}"}}' in page
+    assert not any("aaaa" in line for line in guard.lines)
+
+
 def test_the_rest_of_a_refused_request_is_never_read_as_another(pair: tuple[EchoEngine, Guarded]) -> None:
     engine, guard = pair
     engine.seen.clear()

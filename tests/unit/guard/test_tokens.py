@@ -150,16 +150,6 @@ def test_a_template_that_shows_a_text_twice_is_found_out_and_always_counted() ->
     run(test)
 
 
-def test_what_an_engine_said_of_a_prompt_after_it_had_read_it_is_taken_over() -> None:
-    async def test() -> None:
-        counter = Engine("vllm").counter()
-        counter.learn(chat("hello"), 123)
-        ask = await counter.ask("a", chat("hello"))
-        assert (ask.exact, ask.prompt_tokens) == (True, 123)
-
-    run(test)
-
-
 def test_an_engine_that_is_away_leaves_a_prompt_unknown_and_is_asked_again_later() -> None:
     async def test() -> None:
         engine = Engine("llamacpp")
