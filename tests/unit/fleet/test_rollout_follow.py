@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from archonctl.fleet.rollout.follow import HostFollower
 from archonctl.fleet.rollout.happenings import Happening, happening_of
+from archonctl.fleet.rollout.run import explained
 from archonctl.fleet.rollout.values import EXIT, WORST_FIRST, Action, FleetResult, HostResult, worst_of
 
 APPLY, PREVIEW = "From the running release to the declared one, or back", "Preview it on the host"
@@ -134,6 +135,24 @@ def test_each_item_of_a_loop_is_a_verdict() -> None:
     ]
     found = after(line("archon_probe", status="failed", results=items), action="probe")
     assert (found.word, [each["endpoint"] for each in found.endpoints]) == ("broken", ["a", "b"])
+
+
+def test_a_loop_whose_items_tell_nothing_fails_all_the_same_and_says_why_it_cannot_say_more() -> None:
+    censored = {"censored": "no_log", "changed": False}
+    failed = line("ansible.builtin.copy", "Place API keys", status="failed", results=[censored], **censored)
+    found = after(failed, line("ansible.builtin.fail", "Touch nothing where any host is refused", status="failed"))
+    assert (found.word, found.exit_code) == ("failed", 5)
+    assert found.fault is not None
+    assert (found.fault.where, "archon_secrets" in found.fault.hint) == ("Place API keys", True)
+
+
+def test_hosts_that_nobody_came_to_are_no_success_where_nothing_explains_it() -> None:
+    held, left = HostResult("a", "holds", 0), HostResult("b", "untouched", 0)
+    found = explained((held, left), "ansible-playbook ended with 4")
+    assert [(host.word, host.exit_code) for host in found] == [("holds", 0), ("failed", 5)]
+    assert found[1].fault is not None
+    assert (found[1].fault.code, found[1].fault.message[-4:]) == ("fleet-ansible-failed", "th 4")
+    assert explained((HostResult("a", "refused", 4), left), "")[1] == left
 
 
 @given(st.lists(st.sampled_from(WORST_FIRST)))

@@ -188,6 +188,8 @@ class HostFollower:
 
     def _failed(self, what: Happening) -> None:
         message = without_secrets(what.text("msg"))[:_BOUND] or "no reason given"
+        if "censored" in what.result:
+            message = f"{what.task}: what was said is hidden, because API keys are in it"
         if what.task.startswith(HELD_BACK):
             self._fault = Fault("fleet-held-back", message)
         elif what.exit_code is not None:
@@ -197,6 +199,8 @@ class HostFollower:
             self._set("refused", 5, Fault("archonctl-missing", message, what.task))
         else:
             hint = "the task is of the collection archonctl.endpoints, or of Ansible itself"
+            if "censored" in what.result:
+                hint = "has the host the folder, the owner and the group that archon_secrets names?"
             self._set("failed", 5, Fault("fleet-task-failed", message, what.task, hint))
 
     def _fault_of(self, what: Happening) -> Fault:

@@ -28,11 +28,13 @@ class Happening:
 
     @property
     def parts(self) -> tuple[Happening, ...]:
-        """What happened for each item of a loop; the one itself without a loop."""
+        """What happened for each item of a loop; the one itself without a loop, and where no item tells why it failed
+        (under no_log none does)."""
         items = self.result.get("results")
         if not isinstance(items, list) or not items:
             return (self,)
-        return tuple(replace(self, status=_status(item), result=item) for item in items if isinstance(item, Mapping))
+        found = tuple(replace(self, status=_status(item), result=item) for item in items if isinstance(item, Mapping))
+        return found if self.status != "failed" or any(each.status == "failed" for each in found) else (self,)
 
     @property
     def error(self) -> Mapping[str, Any]:

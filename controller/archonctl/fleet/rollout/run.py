@@ -14,7 +14,7 @@ from pathlib import Path
 
 from archonctl.errors import HostRefusal, UsageError
 from archonctl.fleet.facts import facts_folder
-from archonctl.fleet.inventory import FleetHost, Inventory
+from archonctl.fleet.inventory import FleetHost, Inventory, base_folders
 from archonctl.fleet.rollout.follow import HostFollower
 from archonctl.fleet.rollout.happenings import Happening, happening_of
 from archonctl.fleet.rollout.keep import keep_facts
@@ -22,6 +22,7 @@ from archonctl.fleet.rollout.lock import rollout_lock
 from archonctl.fleet.rollout.playbook import TASK_SLACK_S, Play, Running, running
 from archonctl.fleet.rollout.values import Action, Fault, FleetResult, HostResult
 from archonctl.probe.values import Depth
+from archonctl.redact import without_secrets
 from archonctl.service.interrupts import Interrupted, Interrupts
 from archonctl.service.operator import operator
 
@@ -73,6 +74,7 @@ def run_over(
             ansible.stop()
             run.follow(ansible)
         code = ansible.wait()
+        run.ended = f"ansible-playbook ended with {code}: {_said(ansible.talk)}"
         run.keep(facts_folder(inventory.sources, environ, asked.facts))
         if code and not run.heard and not run.signal:
             raise _ansible_failed(code, ansible.talk)
@@ -92,6 +94,8 @@ class _Run:
     began: float = field(default_factory=time.time)
     order: list[str] = field(default_factory=list)
     """Hosts in the order in which something went wrong there."""
+    ended: str = ""
+    """How ansible-playbook ended."""
 
     def follow(self, lines: Iterator[str] | Running) -> None:
         """Take everything that is told."""
@@ -132,6 +136,8 @@ class _Run:
         stopped = self.stopped_at(found) if self.asked.action == "apply" else ""
         if self.signal and self.asked.action != "apply":
             found = tuple(_unseen(host) for host in found)
+        elif not self.signal:
+            found = explained(found, self.ended)
         return FleetResult(
             self.asked.action,
             found,
@@ -151,6 +157,17 @@ class _Run:
         troubled = [name for name in self.order if words[name] not in ("untouched", "holds", "checked")]
         late = [name for name in troubled if self.hosts[name].result().touched]
         return (late or troubled or [""])[0] if is_ended else ""
+
+
+def explained(hosts: tuple[HostResult, ...], ended: str) -> tuple[HostResult, ...]:
+    """Hosts that were left untouched while nothing is wrong with any other did not succeed: what ran them has failed,
+    with what it said when it ``ended``."""
+    if any(host.exit_code for host in hosts):
+        return hosts
+    fault = Fault("fleet-ansible-failed", ended)
+    return tuple(
+        replace(host, word="failed", exit_code=5, fault=fault) if host.word == "untouched" else host for host in hosts
+    )
 
 
 def _unseen(host: HostResult) -> HostResult:
@@ -192,10 +209,12 @@ def _hosts(inventory: Inventory, asked: Asked) -> tuple[FleetHost, ...]:
 def _play(inventory: Inventory, asked: Asked, hosts: tuple[FleetHost, ...], who: str) -> Play:
     variables: dict[str, object] = {
         "archon_operator": who,
+        "archon_folders": [str(folder) for folder in base_folders(inventory.sources)],
         "archon_verify": asked.depth,
         "archon_timeout": asked.timeout_s,
         "archon_serial": asked.serial,
-        "archon_canary": hosts[0].name,
+        "archon_canary": _pattern(hosts[0].name),
+        "archon_others": [_pattern(host.name) for host in hosts[1:]] or "all,!all",
         "archon_rollout": uuid.uuid4().hex,
         "archon_lease_seconds": (2 * asked.timeout_s + TASK_SLACK_S) * (1 + -(-(len(hosts) - 1) // asked.serial)),
     }
@@ -203,8 +222,17 @@ def _play(inventory: Inventory, asked: Asked, hosts: tuple[FleetHost, ...], who:
     return Play(PLAYBOOKS[asked.action], inventory.sources, names, variables, asked.forks, asked.check, asked.timeout_s)
 
 
+def _pattern(name: str) -> str:
+    """A name as a host pattern: with a comma in it nothing else divides it, such as a blank or the colons of IPv6."""
+    return f"{name},"
+
+
 def _ansible_failed(code: int, talk: list[str]) -> HostRefusal:
-    said = next((line for line in talk if "ERROR" in line), talk[-1] if talk else "it said nothing")
-    err = HostRefusal("fleet-ansible-failed", f"ansible-playbook ended with {code}: {said[:500]}")
+    err = HostRefusal("fleet-ansible-failed", f"ansible-playbook ended with {code}: {_said(talk)}")
     err.tail = tuple(talk)
     return err
+
+
+def _said(talk: list[str]) -> str:
+    said = next((line for line in talk if "ERROR" in line), talk[-1] if talk else "it said nothing")
+    return without_secrets(said)[:500]
