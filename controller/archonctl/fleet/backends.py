@@ -17,7 +17,7 @@ class Backend:
     is down, None where nothing is known. ``capacity_seqs`` conversations of ``capacity_len`` tokens at once are what
     was verified, ``capacity_tokens`` the KV tokens that its boot log or its plan names; None where unknown, never 0.
     ``model`` is the id that requests name; ``metrics`` is ``host:port`` of the host's exporter; ``reason`` says in
-    words why it is not verified; ``observed_at`` is the time of the verdict (ISO 8601, UTC).
+    words why it is not verified.
     """
 
     host: str
@@ -32,7 +32,6 @@ class Backend:
     metrics: str = ""
     https: bool = False
     reason: str = ""
-    observed_at: str = ""
 
     @property
     def state(self) -> BackendState:

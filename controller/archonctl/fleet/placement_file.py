@@ -9,6 +9,7 @@ from archonctl.errors import HostRefusal
 from archonctl.fleet.answer import FleetPlan, HostRow
 from archonctl.fleet.given import showing
 from archonctl.fleet.inventory import Assigned
+from archonctl.fleet.whole_file import write_whole
 
 HEAD = """# Where every endpoint lies, by `archonctl fleet plan`. An inventory of its own: give it behind the other one,
 #   archonctl fleet apply -i INVENTORY -i THIS
@@ -44,13 +45,8 @@ def _entry(one: Assigned, row: HostRow, folder: Path) -> dict[str, object]:
 
 def write_placement(path: Path, text: str) -> None:
     """Write the file, whole or not at all. Raises HostRefusal ``fleet-placement-not-written``."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        try:
-            temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, text.encode("utf-8", "surrogateescape"))
     except OSError as err:
         message = err.strerror or str(err)
         raise HostRefusal("fleet-placement-not-written", message, where=str(path)) from None

@@ -60,6 +60,19 @@ def test_looks_tell_of_every_host_and_keep_what_it_has_as_a_profile(lab: Lab) ->
     lab.fleet.boxes["h2"]("sh", "-c", f"cp /srv/kept {drop_in}; systemctl daemon-reload")
 
 
+def test_a_router_is_told_of_the_hosts_as_they_are_now(lab: Lab) -> None:
+    lab.inventory("routed", keys={"h3": "stranger"})
+    path = lab.fleet.folder / "routed"
+    for number in (1, 2, 3):
+        route = f"archon_route=\"{{'{NAME}': '10.99.0.1{number}:18400'}}\""
+        path.write_text(path.read_text().replace(f"\nh{number} ", f"\nh{number} {route} "))
+    done = lab.controller("route", "routed", "--target", "nginx", "--out", str(lab.fleet.folder / "archon.conf"))
+    assert (done.code, done.value["changed"]) == (0, True), done.talk
+    seen = {each["host"]: (each["state"], each["weight"], each["tokens"]) for each in done.value["backends"]}
+    assert seen == {"h1": ("verified", 1, 512), "h2": ("verified", 1, 512), "h3": ("unknown", 0, None)}
+    assert "10.99.0.13:18400 down;" in (lab.fleet.folder / "archon.conf").read_text()
+
+
 def test_an_upgrade_that_breaks_on_one_host_is_undone_there_and_goes_no_further(lab: Lab) -> None:
     old = {host: lab.status(host)["release"] for host in lab.fleet.boxes}
     lab.declare(lab.wrapper("new", {"h1": HOLDS, "h2": SHORT, "h3": HOLDS}))

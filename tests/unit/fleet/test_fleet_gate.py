@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,7 @@ def test_a_placement_of_the_command_is_read_back_by_the_command(run_cli: Any, fi
     solved = run_cli("fleet", "plan", "-i", hosts, files / "fleet.toml", "--facts", files, "--json")
     value = json.loads(solved.stdout)
     assert (solved.code, value["verdict"], value["spare"]["survived"]) == (1, "short", False)
-    refused = run_cli("fleet", "plan", "-i", hosts, "--facts", files, "--out", files / "no" / "where.yml")
-    assert refused.code == 5
+    os.mkfifo(files / "pipe")
+    refused = run_cli("fleet", "plan", "-i", hosts, "--facts", files, "--out", files / "pipe")
+    assert (refused.code, (files / "pipe").is_fifo()) == (5, True)
     assert "fleet-placement-not-written" in refused.stderr

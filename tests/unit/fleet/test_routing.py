@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -148,6 +149,38 @@ def test_anything_but_a_fleet_status_is_refused(value: object) -> None:
         backends_seen(inventory(a={}), value)
 
 
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(["holds", "broken", "h:1", "archonctl.status/1"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+SAID = st.fixed_dictionaries(
+    {"host": st.just("a") | ANYTHING},
+    optional={
+        "endpoints": ANYTHING
+        | st.lists(
+            st.dictionaries(st.sampled_from(["schema", *row(), "endpoints", "remark"]), ANYTHING | st.just(10**400)),
+            max_size=2,
+        ),
+        "fault": ANYTHING,
+        "word": ANYTHING,
+    },
+)
+
+
+@given(ANYTHING | st.lists(SAID, max_size=2))
+def test_whatever_a_host_says_there_is_an_answer(hosts: object) -> None:
+    value = {"schema": "archonctl.fleet-hosts/1", "action": "status", "hosts": hosts}
+    seen = backends_seen(inventory(a={"archon_route": {"holds": "10.0.0.9:1"}}), value)
+    with contextlib.suppress(DeclarationError):  # verified, and no address that a router reaches
+        for target in set(TARGETS) - {"vllm-router"}:
+            assert RENDERERS[target](rotations(seen, force=True))
+
+
 def test_litellm_gets_weights_limits_and_only_what_serves() -> None:
     hosts = (
         backend("a", "h:1", True, 4),
@@ -204,7 +237,7 @@ def test_a_file_is_written_whole_once_and_behind_a_link(tmp_path: Path) -> None:
     assert (place.read_text(), place.stat(), link.is_symlink()) == ("new\n", before, True)
     assert place.stat().st_mode & 0o777 == 0o640
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
-    for path in (tmp_path, tmp_path / "no" / "such" / "folder", Path("/proc/nope")):
+    for path in (tmp_path, tmp_path / "no" / "such" / "folder", Path("/proc/nope"), Path("/dev/null")):
         with pytest.raises(HostRefusal) as refused:
             write_route(path, "x")
         assert refused.value.code == "fleet-route-unwritable"

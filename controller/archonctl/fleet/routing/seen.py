@@ -6,7 +6,6 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,7 +23,8 @@ ROUTE, METRICS = "archon_route", "archon_metrics"
 EXPORTER_PORT = 9487
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?):[0-9]{1,5}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
-_SCHEMAS = ("archonctl.fleet-hosts/1",)
+_MOST = 1 << 40
+_SCHEMA = "archonctl.fleet-hosts/1"
 _WORDS = {"holds": True, "broken": False, "down": False}
 """Every other word of ``archonctl.status/1`` is unknown: nothing shows that it holds, nothing that it does not."""
 
@@ -34,14 +34,14 @@ def backends_seen(inventory: Inventory, value: object, where: str = "") -> tuple
 
     A host that was not reached is unknown with all its endpoints. Raises UsageError ``fleet-status-unreadable``.
     """
-    if not isinstance(value, dict) or value.get("schema") not in _SCHEMAS or value.get("action") != "status":
+    if not isinstance(value, dict) or value.get("schema") != _SCHEMA or value.get("action") != "status":
         raise UsageError(
             "fleet-status-unreadable",
             "this is not what archonctl fleet status --json printed",
             where=where,
             hint="archonctl fleet status -i INVENTORY --json > status.json",
         )
-    said = {str(row.get("host")): row for row in value.get("hosts", ()) if isinstance(row, dict)}
+    said = {str(row.get("host")): row for row in _tables(value.get("hosts"))}
     return tuple(each for host in inventory.hosts for each in _of_host(host, said.get(host.name, {})))
 
 
@@ -55,11 +55,17 @@ def _of_host(host: FleetHost, said: Mapping[str, Any]) -> Iterator[Backend]:
 
 
 def _rows(value: object) -> Iterator[Mapping[str, Any]]:
-    for row in value if isinstance(value, list) else ():
-        if isinstance(row, dict) and row.get("schema") == "archonctl.status/1":
-            yield from _rows(row.get("endpoints"))
-        elif isinstance(row, dict):
+    """The rows of each endpoint, in the answers of a host."""
+    for row in _tables(value):
+        if row.get("schema") == "archonctl.status/1":
+            yield from _tables(row.get("endpoints"))
+        else:
             yield row
+
+
+def _tables(value: object) -> Iterator[Mapping[str, Any]]:
+    """Part of it was said by a host: whatever else it may be, only tables of a list are looked at."""
+    yield from (row for row in value if isinstance(row, dict)) if isinstance(value, list) else ()
 
 
 def _backend(
@@ -85,7 +91,6 @@ def _backend(
         unknown,
         verified=_WORDS.get(word),
         reason=": ".join(filter(None, (word, str(row.get("remark") or "")))),
-        observed_at=_time(row.get("verdict_at")),
     )
     if not seen.verified:
         return seen
@@ -144,11 +149,8 @@ def _declared(path: Path | None) -> Endpoint | None:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _time(value: object) -> str:
-    return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds") if isinstance(value, float | int) else ""
+    """A figure that a host said, where it is one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST else None
 
 
 def endpoints_of(backends: Sequence[Backend]) -> dict[str, tuple[Backend, ...]]:

@@ -1,35 +1,18 @@
-"""A router's file, whole or not at all, and not touched where nothing changed."""
+"""A router's file."""
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 from archonctl.errors import HostRefusal
-from archonctl.service.state import atomic_write
-
-_LARGEST_BYTES = 64 * 1024 * 1024
+from archonctl.fleet.whole_file import write_whole
 
 
 def write_route(path: Path, text: str) -> bool:
-    """True if it was written; False if it was there already, byte for byte. A link is written behind, not replaced.
-
-    Raises HostRefusal ``fleet-route-unwritable``.
-    """
-    data = text.encode("utf-8")
+    """True if it was written; False if it was there already. Raises HostRefusal ``fleet-route-unwritable``."""
     try:
-        place = path.resolve()
-        mode = 0o644
-        if place.exists():
-            found = place.stat()
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(0, "it is no plain file")
-            mode = stat.S_IMODE(found.st_mode)
-            if found.st_size == len(data) <= _LARGEST_BYTES and place.read_bytes() == data:
-                return False
-        atomic_write(place, data, mode)
+        return write_whole(path, text.encode("utf-8"))
     except OSError as err:
         why = err.strerror or str(err)
         hint = "name a file in a folder that you may write to"
         raise HostRefusal("fleet-route-unwritable", why, where=str(path), hint=hint) from None
-    return True
