@@ -44,6 +44,8 @@ def failures_json(found: Sequence[Failure], since: str, advice: Sequence[Advice]
             {
                 "endpoint": each.endpoint,
                 "class": each.cls,
+                "release": each.release or None,
+                "is_current": each.is_current,
                 "runbook": each.runbook,
                 "answer": relief_value(each.relief) if each.relief else None,
                 "why_not": each.why or None,
@@ -68,6 +70,8 @@ def failures_text(found: Sequence[Failure], since: str, advice: Sequence[Advice]
         lines.append(f"{_time(each.at)}  {each.site if len(each.site) <= room else each.site[: room - 3] + '...'}")
     for way in advice:
         lines.append("")
+        if not way.is_current:
+            lines.append(f"{way.endpoint}: release {way.release}, which is not the current one:")
         if way.relief is not None:
             lines.append(relief_text(way.relief, out, endpoint=way.endpoint))
         else:

@@ -11,7 +11,7 @@ from pathlib import Path
 from archonctl.errors import HostRefusal
 from archonctl.observe.failures import Line
 
-_FIELDS = "MESSAGE,UNIT,_PID,_SYSTEMD_UNIT,_TRANSPORT,__REALTIME_TIMESTAMP"
+_FIELDS = "MESSAGE,UNIT,INVOCATION_ID,_PID,_SYSTEMD_UNIT,_SYSTEMD_INVOCATION_ID,_TRANSPORT,__REALTIME_TIMESTAMP"
 _LINE_CHARS = 8192
 _JOURNALS = (Path("/var/log/journal"), Path("/run/log/journal"))
 _PREFIX, _SUFFIX = "archon@", ".service"
@@ -41,9 +41,15 @@ def parse(raw: bytes, engines: Mapping[str, str]) -> Line | None:
         return Line(at, "kernel", text)
     if entry.get("_PID") == "1":
         name = _name(entry.get("UNIT"))
-        return Line(at, "systemd", text, name, engines.get(name, "")) if name else None
+        return Line(at, "systemd", text, name, engines.get(name, ""), _word(entry, "INVOCATION_ID")) if name else None
     name = _name(entry.get("_SYSTEMD_UNIT"))
-    return Line(at, "engine", text, name, engines.get(name, "")) if name else None
+    start = _word(entry, "_SYSTEMD_INVOCATION_ID")
+    return Line(at, "engine", text, name, engines.get(name, ""), start) if name else None
+
+
+def _word(entry: Mapping[str, object], key: str) -> str:
+    value = entry.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _text(message: object) -> str:

@@ -54,6 +54,8 @@ class Line:
     text: str
     endpoint: str = ""
     engine: str = ""
+    invocation: str = ""
+    """Of the unit, as systemd numbers its starts; empty where the line does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Failure:
     pool: bool = False
     at_most: bool = False
     """``short_bytes`` is the size of what had no room: less may have been missing."""
+    invocation: str = ""
+    """Which start of the unit it was of; empty where its line does not say."""
 
 
 @functools.cache
@@ -152,7 +156,9 @@ class Classifier:
         if before is not None and abs(line.at - before) <= ONE_EVENT_S:
             return []
         site = line.text.strip()[:_SITE_CHARS]
-        failure = _with(Failure(line.at, endpoint, cls, row.by, site, row.id, pool=row.pool), amount)
+        failure = _with(
+            Failure(line.at, endpoint, cls, row.by, site, row.id, pool=row.pool, invocation=line.invocation), amount
+        )
         if cls != "unknown":
             first = self._pending.pop((endpoint, row.by), None)
             if amount is None and first is not None:  # a line before this one had the figure

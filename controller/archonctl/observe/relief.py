@@ -24,6 +24,9 @@ class Advice:
     runbook: str
     relief: Relief | None
     why: str = ""
+    release: str = ""
+    """The digest of the release that it happened to, by whose declaration this is; empty where none is stored."""
+    is_current: bool = True
 
 
 def question(failures: Sequence[Failure]) -> Question:
@@ -34,23 +37,33 @@ def question(failures: Sequence[Failure]) -> Question:
 
 
 def reliefs(found: Iterable[Failure], installed: Iterable[Installed]) -> tuple[Advice, ...]:
-    """One an endpoint, class and goal, by the declaration of the release that is current. What nobody owns has none."""
+    """One an endpoint, class and goal, by the declaration of the release that it happened to last: that may be one that
+    was rolled back for it. What nobody owns has none."""
     kinds: dict[tuple[str, MemoryClass, bool], list[Failure]] = {}
     for each in found:
         kinds.setdefault((each.endpoint, each.cls, each.pool), []).append(each)
     known = {each.name: each for each in installed}
-    return tuple(
-        _way(known.get(name), name, question(failures)) for (name, _, _), failures in sorted(kinds.items()) if name
-    )
+    return tuple(_way(known.get(name), name, failures) for (name, _, _), failures in sorted(kinds.items()) if name)
 
 
-def _way(installed: Installed | None, name: str, asked: Question) -> Advice:
+def _way(installed: Installed | None, name: str, failures: Sequence[Failure]) -> Advice:
+    cls = failures[0].cls
+    page = runbook_of(cls)
     if installed is None:
-        return Advice(name, asked.cls, runbook_of(asked.cls), None, "it is not installed here any more")
+        return Advice(name, cls, page, None, "it is not installed here any more")
+    release, current = "", installed.current()
     try:
-        loaded = installed.stored(installed.current()).loaded
+        of = _releases(installed)
+        release = of.get(max(failures, key=lambda each: each.at).invocation, current)
+        asked = question([each for each in failures if of.get(each.invocation, current) == release])
+        loaded = installed.stored(release).loaded
         with loaded.placing():
             trial = Trial(loaded.name, loaded.endpoint, load_host(loaded), load_model(loaded.endpoint))
-            return Advice(name, asked.cls, runbook_of(asked.cls), relieve(trial, asked))
+            return Advice(name, cls, page, relieve(trial, asked), "", release, release == current)
     except ArchonError as err:
-        return Advice(name, asked.cls, runbook_of(asked.cls), None, err.message)
+        return Advice(name, cls, page, None, err.message, release, release == current)
+
+
+def _releases(installed: Installed) -> dict[str, str]:
+    """The release of each start of the unit that was judged. Raises HostRefusal ``state-unreadable``."""
+    return {each.invocation: each.release for each in installed.history().records if each.invocation and each.release}

@@ -143,12 +143,13 @@ def relieve(trial: Trial, question: Question) -> Relief:
 
 def _targets(plan: Plan, question: Question, scope: Scope) -> Iterator[tuple[int, str]]:
     """How much to seek, and what to say of it: what was missing, or what the plan is over its budget where that is
-    more (what failed first says nothing of the rest); where what is said is only a bound, less; else a share."""
+    more (what failed first says nothing of the rest), and less where what is said is only a bound; else a share."""
     held, short = _held(plan, question.cls, scope, question.card), question.short_bytes
     fits = [fit for fit in plan.fits if fit.scope == scope and fit.is_known and question.card in (None, fit.card)]
     over = 0 if question.pool else max((-fit.margin_bytes for fit in fits), default=0)
     by_plan = f"each way gives at least the {over / MIB:,.0f} MiB that the plan is over its budget"
-    if short is not None:
+    bounded = question.at_most and short is not None and 0 < over < short  # what the plan misses says it better
+    if short is not None and not bounded:
         yield max(short, over), by_plan if over > short else ""
         if not question.at_most:
             return

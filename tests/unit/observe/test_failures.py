@@ -149,6 +149,8 @@ def test_an_entry_of_the_journal_becomes_a_line() -> None:
     assert parse(entry(_PID="1", UNIT=unit, _SYSTEMD_UNIT="init.scope"), ENGINES) == Line(
         1.0, "systemd", "x", "a", "vllm"
     )
+    started = (entry(_SYSTEMD_UNIT=unit, _SYSTEMD_INVOCATION_ID="4f"), entry(_PID="1", UNIT=unit, INVOCATION_ID="4f"))
+    assert [line.invocation for raw in started if (line := parse(raw, ENGINES))] == ["4f", "4f"]
     bytes_ = parse(entry(_SYSTEMD_UNIT=unit, MESSAGE=[104, 105, 255]), ENGINES)
     assert bytes_ is not None
     assert bytes_.text == "hi\ufffd"
