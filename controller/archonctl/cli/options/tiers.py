@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from archonctl.cli.options.common import endpoint
 
@@ -39,5 +40,16 @@ def configure(verb: argparse.ArgumentParser) -> None:
     clean = actions.add_parser("clean", help=summary, description=f"{summary}.", allow_abbrev=False)
     endpoint(clean)
     clean.add_argument(
-        "--older-than", type=float, metavar="HOURS", help="conversations staged longer ago too (0: all; default: none)"
+        "--older-than", type=_hours, metavar="HOURS", help="conversations staged longer ago too (0: all; default: none)"
     )
+
+
+def _hours(text: str) -> float:
+    """A count of hours: a negative one would mean all that is there, and no number none of it."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of hours from 0 up")
+    return value
