@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -375,3 +377,32 @@ def test_staging_something_that_is_not_there_is_told(engine: Bench) -> None:
             await desk.executor.stage(lost, "dram")
 
     engine.run(work)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_tmpfs_that_fills_up_while_the_engine_writes_keeps_the_live_copy_and_the_engine(
+    llama_server: Path, tiny_gguf: TinyGguf, tmp_path: Path
+) -> None:
+    (tmp_path / "dram").mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", tmp_path / "dram"], check=True)
+
+    async def work(desk: Desk) -> None:
+        room = desk.store.room_bytes
+        desk.store.room_bytes = lambda place: 1 << 30 if place == "dram" else room(place)  # type: ignore[method-assign]
+        small, large = story(1, 20), story(2, 400)
+        await desk.ask(small)
+        await desk.ask(large)
+        (outcome,) = await desk.executor.carry_out(spill(desk, large, "disk"))
+        assert (outcome.done, outcome.trouble) == (False, "failed")
+        assert desk.of(large).live
+        assert not list((tmp_path / "dram").iterdir())
+        assert (await desk.ask(large)).prefilled == 1
+        (outcome,) = await desk.executor.carry_out(spill(desk, small, "disk"))
+        assert outcome.done
+        assert (await desk.ask(small)).prefilled == 1
+
+    try:
+        with bench(llama_server, tiny_gguf("llama"), tmp_path) as running:
+            running.run(work)
+    finally:
+        subprocess.run(["umount", tmp_path / "dram"], check=True)
