@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _COLOUR: dict[HostWord, str] = {"holds": "green", "checked": "green", "untouched": "dim", "in flight": "yellow"}
 _YELLOW = frozenset({"no evidence", "unreachable", "busy", "drift", "rolled back"})
-_LONG = frozenset({"archon_apply", "archon_probe"})
+_LONG = frozenset({"archon_apply", "archon_rollback", "archon_probe"})
 """What is worth a line as it begins: the rest is over at once."""
 
 
@@ -57,7 +57,7 @@ class HostsTalker:
             self._draw(what)
         if what.kind == "begin" and what.module in _LONG:
             self._say(f"{what.host}: {what.task[:1].lower()}{what.task[1:]}")
-        changed = what.module in ("archon_apply", "archon_probe") and not what.result.get("previewed")
+        changed = what.module in _LONG and not what.result.get("previewed")
         is_word = what.kind == "result" and (now.fault is not None or changed)
         if is_word and self._told.get(what.host) != now.word:
             self._told[what.host] = now.word

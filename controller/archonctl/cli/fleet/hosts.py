@@ -1,4 +1,4 @@
-"""What ``apply``, ``probe``, ``status`` and ``drift`` of a fleet have in common."""
+"""What ``apply``, ``rollback``, ``probe``, ``status`` and ``drift`` of a fleet have in common."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 def at_once(action: argparse.ArgumentParser) -> None:
     """How many hosts are asked at once."""
     action.add_argument("--forks", type=whole, default=10, metavar="N", help="hosts asked at once (default: 10)")
+
+
+def turns(action: argparse.ArgumentParser) -> None:
+    """In which order hosts are changed."""
+    action.add_argument("--canary", default="", metavar="HOST", help="the first one (default: the first by name)")
+    action.add_argument(
+        "--serial", type=whole, default=1, metavar="N", help="hosts changed at once after the canary (default: 1)"
+    )
+    action.add_argument(
+        "--take-over", action="store_true", help="take hosts from a rollout of somebody else that is known to be gone"
+    )
 
 
 def depth(action: argparse.ArgumentParser) -> None:

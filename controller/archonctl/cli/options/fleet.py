@@ -9,6 +9,7 @@ ACTIONS: dict[str, str] = {
     "plan": "which endpoint on which hosts and cards; what breaks when a host dies",
     "gate": "the gate over every host's endpoints, each host judged by itself",
     "apply": "roll the declarations out over Ansible, canary first, stop at the first host that does not hold",
+    "rollback": "go back to an earlier release over Ansible, host after host, as apply does",
     "probe": "verify what runs on every host",
     "status": "unit, release, verdict and age of every endpoint on every host",
     "drift": "what runs on every host against its release and against what it was verified on",

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from archonctl.fleet.rollout.happenings import Happening
-from archonctl.fleet.rollout.values import EXIT, Action, Fault, HostResult, HostWord, worst_of
+from archonctl.fleet.rollout.values import CHANGES, EXIT, Action, Fault, HostResult, HostWord, worst_of
 from archonctl.redact import without_secrets
 
 BY_EXIT: dict[int, HostWord] = {0: "holds", 1: "broken", 3: "no evidence", 6: "rolled back", 7: "lost", 8: "drift"}
 BUSY = "up-in-progress"
+_CHANGE = frozenset({"archon_apply", "archon_rollback"})
 HELD_BACK = "Touch nothing"
 """Tasks of the rolling playbook that keep a host out because of another one begin with these words."""
 _HOLDER = re.compile(r"archonctl \(([^)]*)\)")
@@ -56,7 +57,7 @@ class HostFollower:
         self._last = max(self._last, what.at)
         if what.kind == "begin":
             self.running = what.task
-            self._changing = what.module == "archon_apply" and not what.task.startswith("Preview")
+            self._changing = what.module in _CHANGE and not what.task.startswith("Preview")
             self._touched = self._touched or self._changing
             return
         self.running = ""
@@ -69,7 +70,7 @@ class HostFollower:
             self._touched = self._touched and self._changed
         elif what.status == "unreachable":
             self._unreachable(what, was_changing)
-        elif what.module == "archon_apply":
+        elif what.module in _CHANGE:
             self._applied(what)
         elif what.module == "archon_lease" and what.status == "failed" and what.error:
             self._busy_with = what.text("held_by")
@@ -107,7 +108,7 @@ class HostFollower:
         if self._check and self._endpoints:
             return "checked", 0
         if not self._endpoints:
-            return ("untouched", 0) if self._action == "apply" else ("no evidence", 3)
+            return ("untouched", 0) if self._action in CHANGES else ("no evidence", 3)
         return "holds", 0
 
     def _set(self, word: HostWord, code: int, fault: Fault | None) -> None:

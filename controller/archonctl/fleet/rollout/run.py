@@ -1,4 +1,4 @@
-"""``archonctl fleet apply``, ``probe``, ``status``, ``drift``: a playbook over an inventory, and what became of it."""
+"""``archonctl fleet apply``, ``rollback``, ``probe``, ``status``, ``drift``: a playbook over hosts, and its outcome."""
 
 from __future__ import annotations
 
@@ -20,13 +20,19 @@ from archonctl.fleet.rollout.happenings import Happening, happening_of
 from archonctl.fleet.rollout.keep import keep_facts
 from archonctl.fleet.rollout.lock import rollout_lock
 from archonctl.fleet.rollout.playbook import TASK_SLACK_S, Play, Running, running
-from archonctl.fleet.rollout.values import Action, Fault, FleetResult, HostResult
+from archonctl.fleet.rollout.values import CHANGES, Action, Fault, FleetResult, HostResult
 from archonctl.probe.values import Depth
 from archonctl.redact import without_secrets
 from archonctl.service.interrupts import Interrupted, Interrupts
 from archonctl.service.operator import operator
 
-PLAYBOOKS: dict[Action, str] = {"apply": "rolling", "probe": "probe", "status": "status", "drift": "drift"}
+PLAYBOOKS: dict[Action, str] = {
+    "apply": "rolling",
+    "rollback": "rollback",
+    "probe": "probe",
+    "status": "status",
+    "drift": "drift",
+}
 
 Watch = Callable[[Happening, HostResult], None]
 """Told of everything that happens, with the host's result as far as it is known."""
@@ -45,6 +51,10 @@ class Asked:
     depth: Depth = "full"
     timeout_s: int = 3600
     facts: str = ""
+    take_over: bool = False
+    """Whether leases of somebody else's rollout, which is known to be gone, are taken over."""
+    to: str = ""
+    """Which release to go back to: its digest, or the N-th that held; empty: the last other one that held."""
 
 
 def run_over(
@@ -62,7 +72,7 @@ def run_over(
     run = _Run(asked, {host.name: HostFollower(host.name, asked.action, check=asked.check) for host in hosts}, watch)
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
-        if asked.action == "apply" and not asked.check:
+        if asked.action in CHANGES and not asked.check:
             stack.enter_context(rollout_lock(inventory.sources, who, environ))
         ansible = stack.enter_context(running(play, environ))
         try:
@@ -78,7 +88,7 @@ def run_over(
         run.keep(facts_folder(inventory.sources, environ, asked.facts))
         if code and not run.heard and not run.signal:
             raise _ansible_failed(code, ansible.talk)
-        if asked.action == "apply" and not asked.check and (code or run.signal):
+        if asked.action in CHANGES and not asked.check and (code or run.signal):
             run.release(play, environ)
     return run.result(who)
 
@@ -133,8 +143,8 @@ class _Run:
     def result(self, who: str) -> FleetResult:
         """Every host's word, and the one that ended a rollout."""
         found = tuple(host.result(interrupted=bool(self.signal)) for host in self.hosts.values())
-        stopped = self.stopped_at(found) if self.asked.action == "apply" else ""
-        if self.signal and self.asked.action != "apply":
+        stopped = self.stopped_at(found) if self.asked.action in CHANGES else ""
+        if self.signal and self.asked.action not in CHANGES:
             found = tuple(_unseen(host) for host in found)
         elif not self.signal:
             found = explained(found, self.ended)
@@ -211,6 +221,8 @@ def _play(inventory: Inventory, asked: Asked, hosts: tuple[FleetHost, ...], who:
         "archon_operator": who,
         "archon_folders": [str(folder) for folder in base_folders(inventory.sources)],
         "archon_verify": asked.depth,
+        "archon_take_over": asked.take_over,
+        "archon_to": asked.to,
         "archon_timeout": asked.timeout_s,
         "archon_serial": asked.serial,
         "archon_canary": _pattern(hosts[0].name),

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Action = Literal["apply", "probe", "status", "drift"]
+Action = Literal["apply", "rollback", "probe", "status", "drift"]
+CHANGES: tuple[Action, ...] = ("apply", "rollback")
+"""What changes hosts; the rest looks."""
 HostWord = Literal[
     "holds",
     "checked",
@@ -61,7 +63,7 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class HostResult:
     """One host. ``endpoints`` are what its own archonctl said of each: the values of ``archonctl.apply/1``,
-    ``archonctl.verify/1``, ``archonctl.status/1`` or ``archonctl.drift/1``.
+    ``archonctl.rollback/1``, ``archonctl.verify/1``, ``archonctl.status/1`` or ``archonctl.drift/1``.
 
     ``touched`` is True if a change was begun there. ``seconds`` counts from its first task to its last.
     ``facts`` is when its cards and RAM were gathered (Unix time in seconds); None: never.

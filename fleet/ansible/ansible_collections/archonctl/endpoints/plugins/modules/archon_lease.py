@@ -25,6 +25,10 @@ options:
     description: How long it is kept if it is not released.
     type: int
     default: 7200
+  take_over:
+    description: Whether a lease of somebody else is taken over, whose rollout is known to be gone.
+    type: bool
+    default: false
   state:
     description: Whether to take it, or to release it if it is this rollout's.
     type: str
@@ -80,6 +84,7 @@ def main():
         "rollout": {"type": "str", "required": True},
         "operator": {"type": "str", "required": True},
         "seconds": {"type": "int", "default": 7200},
+        "take_over": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": ["taken", "released"], "default": "taken"},
         "folder": {"type": "path", "default": "/run/archon/fleet"},
     }
@@ -95,7 +100,8 @@ def main():
         if is_ours and not module.check_mode:
             os.unlink(path)
         module.exit_json(changed=False)
-    if held and not is_ours and held.get("operator") != module.params["operator"]:
+    is_own = is_ours or held.get("operator") == module.params["operator"]
+    if held and not is_own and not module.params["take_over"]:
         refuse(module, path, held)
     if not module.check_mode:
         take(module, path)
@@ -127,7 +133,7 @@ def refuse(module, path, held):
     """End as failed, saying who has it."""
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(held.get("since") or 0))
     message = f"a rollout by {held.get('operator')} has this host since {since}"
-    hint = f"wait for it; if it is known to be gone, remove {path}"
+    hint = "wait for it; if it is known to be gone: --take-over (archon_take_over)"
     error = {"code": "fleet-busy", "message": message, "where": path, "hint": hint}
     module.fail_json(msg=f"fleet-busy: {message} ({hint})", held_by=held.get("operator"), exit_code=5, error=error)
 
