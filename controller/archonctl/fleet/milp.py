@@ -149,11 +149,11 @@ class _Search:
 
     def run(self, spare: bool) -> Placement:
         if why := self._columns():
-            return self._as_it_was(why)
+            return self._as_it_was(why, spare)
         self._demand()
         status, at = self._ordered()
         if at is None:
-            return self._as_it_was("the time was over")
+            return self._as_it_was("the time was over", spare)
         best = self._assessed(status, at)
         return self._surviving(best) if spare and best.complete else best
 
@@ -181,8 +181,9 @@ class _Search:
         proven = status == "optimal"
         return assess(self._problem, at, proven=proven, why="" if proven else "the time was over")
 
-    def _as_it_was(self, why: str) -> Placement:
-        return assess(self._problem, self._found.at, why=why)
+    def _as_it_was(self, why: str, spare: bool) -> Placement:
+        """What sorting found; that no placement survives a loss was not shown either."""
+        return replace(assess(self._problem, self._found.at, why=why), spare_proven=not spare)
 
     def _columns(self) -> str:
         """Every set that every kind of site takes; why not, where they are too many."""

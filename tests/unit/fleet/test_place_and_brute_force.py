@@ -175,3 +175,4 @@ def test_without_time_nothing_is_claimed() -> None:
     assert not found.proven
     assert found.why == "the time was over"
     assert found.unplaced == {"a": 1}
+    assert not improve(problem, first_fit(problem), 0.0, spare=True).spare_proven
