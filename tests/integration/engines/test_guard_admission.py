@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -52,6 +53,7 @@ class Guarded:
     url: str
     admin: str
     env: dict[str, str]
+    guard: Process
 
     def up(self, pool: int) -> None:
         self.declaration.write_text(
@@ -89,6 +91,9 @@ def guarded(
         "ARCHON_STATE_DIR": str(folder / "state")
     }
     (folder / "env").mkdir()
+    options = ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}", "--wait", "200"]
+    argv = [str(CLI), "guard", str(folder / "env" / "small.toml"), *options]
+    guard = Process(argv, folder / "guard.log", f"http://127.0.0.1:{admin}", env)
     found = Guarded(
         folder / "env" / "small.toml",
         llama_server,
@@ -97,10 +102,9 @@ def guarded(
         f"http://127.0.0.1:{listen}",
         f"http://127.0.0.1:{admin}",
         env,
+        guard,
     )
     found.up(1280)
-    options = ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}", "--wait", "200"]
-    guard = Process([str(CLI), "guard", str(found.declaration), *options], folder / "guard.log", found.admin, env)
     try:
         guard.start()
         yield found
@@ -153,6 +157,50 @@ def test_an_answer_that_nobody_bounds_ends_with_the_declared_conversation(guarde
     asked = {"messages": [{"role": "user", "content": "hello"}], "ignore_eos": True}
     code, answer = guarded.post("/v1/chat/completions", asked)
     assert (code, answer["usage"]["total_tokens"], answer["choices"][0]["finish_reason"]) == (200, 512, "length")
+
+
+def begin(guarded: Guarded, body: dict[str, Any], headers: str = "") -> socket.socket:
+    """A request whose answer nobody reads: to be closed."""
+    sent = json.dumps(body).encode()
+    sock = socket.create_connection(("127.0.0.1", int(guarded.url.rpartition(":")[2])))
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {len(sent)}\r\n\r\n"
+    sock.sendall(head.encode() + sent)
+    return sock
+
+
+def working(guarded: Guarded) -> int:
+    found = get(f"http://127.0.0.1:{guarded.port}/slots") or []
+    return sum(slot["is_processing"] for slot in found)
+
+
+def retried(guarded: Guarded) -> float:
+    return guarded.metric('archon_guard_retries_total{outcome="attempted"}')
+
+
+LEAVES = {"prompt": [7] * 300, "max_tokens": 900, "ignore_eos": True}
+FOLLOWS = {"prompt": [9] * 1000, "max_tokens": 100, "ignore_eos": True}
+
+
+@pytest.mark.parametrize("headers", ["", "X-Conversation-Id: one\r\n"])
+def test_who_leaves_costs_nobody_an_answer(guarded: Guarded, headers: str) -> None:
+    before = retried(guarded)
+    for number in range(3):
+        left = begin(guarded, LEAVES | {"stream": number == 1}, headers)
+        wait_for(lambda: working(guarded) == 1, what="the engine works for who will leave")
+        left.close()
+        code, answer = guarded.post("/v1/completions", FOLLOWS)
+        assert (code, answer["usage"]["total_tokens"]) == (200, 1100)
+    assert retried(guarded) == before, "the engine ran out of memory for nobody"
+
+
+def test_a_guard_that_was_killed_and_is_back_at_once_costs_nobody_an_answer(guarded: Guarded) -> None:
+    left = begin(guarded, LEAVES)
+    wait_for(lambda: working(guarded) == 1, what="the engine works for who will be cut off")
+    guarded.guard.kill()
+    left.close()
+    guarded.guard.start()
+    code, answer = guarded.post("/v1/completions", FOLLOWS)
+    assert (code, answer["usage"]["total_tokens"]) == (200, 1100)
 
 
 def test_another_start_s_capacity_is_taken_over(guarded: Guarded) -> None:
