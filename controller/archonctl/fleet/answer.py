@@ -93,6 +93,8 @@ class FleetPlan:
     moves: tuple[Move, ...] = ()
     proven: bool | None = None
     why: str = ""
+    unplaced_proven: bool = True
+    """False if another placement may leave less unplaced."""
     spare: int = 0
     losses: tuple[LossRow, ...] = ()
     """Losses that are not survived, where ``spare`` is asked for."""
@@ -106,7 +108,8 @@ class FleetPlan:
         """Short before invalid before unknown: what is proven first."""
         words = {row.verdict for row in self.hosts if row.assigned or row.verdict == "invalid"}
         if any(row.reason for row in self.endpoints):
-            words.add("short")
+            lacking = any(row.placed < (row.wanted or 0) for row in self.endpoints)
+            words.add("unknown" if lacking and not self.unplaced_proven else "short")
         if any(row.problem is not None for row in self.endpoints):
             words.add("invalid")
         if self.losses:

@@ -37,7 +37,7 @@ def losses(problem: Problem, at: Mapping[str, Names], deadline: float | None = N
             if before > 0 and item.name in missing:
                 missing[item.name] = max(0, missing[item.name] - before)
         unplaced = {name: count for name, count in missing.items() if count}
-        yield Loss(kind, names, tuple(sites), unplaced, not unplaced or after.proven)
+        yield Loss(kind, names, tuple(sites), unplaced, not unplaced or after.unplaced_proven)
 
 
 def absorbed(problem: Problem, at: Mapping[str, Names], lost: str, deadline: float | None = None) -> Placement:

@@ -146,6 +146,7 @@ class _Search:
         self._by_kind: dict[Kind, list[_Use]] = {}
         self._sites = problem.kinds()
         self._missing: dict[str, int] = {}
+        self._least_missing = False
 
     def run(self, spare: bool) -> Placement:
         if why := self._columns():
@@ -179,11 +180,13 @@ class _Search:
 
     def _assessed(self, status: Status, at: Mapping[str, Names]) -> Placement:
         proven = status == "optimal"
-        return assess(self._problem, at, proven=proven, why="" if proven else "the time was over")
+        found = assess(self._problem, at, proven=proven, why="" if proven else "the time was over")
+        return replace(found, unplaced_proven=found.complete or self._least_missing)
 
     def _as_it_was(self, why: str, spare: bool) -> Placement:
         """What sorting found; that no placement survives a loss was not shown either."""
-        return replace(assess(self._problem, self._found.at, why=why), spare_proven=not spare)
+        found = assess(self._problem, self._found.at, why=why)
+        return replace(found, unplaced_proven=found.complete, spare_proven=not spare)
 
     def _columns(self) -> str:
         """Every set that every kind of site takes; why not, where they are too many."""
@@ -236,6 +239,7 @@ class _Search:
                 status = "infeasible"
                 break
             found = values or found
+            self._least_missing |= number == 0 and state == "optimal"
             if state != "optimal":
                 status = "time" if number < len(wishes) - 1 else status
                 break

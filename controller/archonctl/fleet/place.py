@@ -88,6 +88,8 @@ class Placement:
     """Sites that take their set only by a plan that is unknown."""
     proven: bool = False
     why: str = ""
+    unplaced_proven: bool = True
+    """False if another placement may leave less unplaced."""
     spare_proven: bool = True
     """False if a loss that is not survived may be one that another placement survives."""
 
@@ -148,7 +150,8 @@ def first_fit(problem: Problem) -> Placement:
     at = {site: state.have for state, sites in states.items() for site in sites}
     sorted_in = assess(problem, {site: at[site] for site in problem.sites})
     perfect = sorted_in.complete and not sorted_in.moves and not sorted_in.doubtful
-    return replace(sorted_in, proven=perfect, why="" if perfect else "placed by sorting")
+    why = "" if perfect else "placed by sorting"
+    return replace(sorted_in, proven=perfect, why=why, unplaced_proven=sorted_in.complete)
 
 
 def _kept(problem: Problem) -> dict[str, Names]:

@@ -123,6 +123,7 @@ def _answer(
         tuple(_moves(start, placement.at)),
         placement.proven,
         placement.why,
+        placement.unplaced_proven,
         spare,
         lost,
         placement.spare_proven,

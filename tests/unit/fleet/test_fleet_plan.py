@@ -287,6 +287,13 @@ def test_what_lies_nowhere_has_a_reason_and_a_way_out_that_was_tried(
         assert any(way in one.text for one in told.ways), told.ways
 
 
+def test_what_the_solver_had_no_time_for_is_unknown_and_not_short(fleet: Fleet) -> None:
+    fleet.endpoint("a")
+    fleet.host("g1", 1)
+    text = "[endpoints.a]\nreplicas = 2\n"
+    assert [fleet.plan(text, limit_s=seconds).verdict for seconds in (0.0, 60.0)] == ["unknown", "short"]
+
+
 def test_the_loss_of_a_host_is_survived_or_told_with_what_would(fleet: Fleet) -> None:
     fleet.endpoint("a")
     fleet.endpoint("b")

@@ -174,5 +174,6 @@ def test_without_time_nothing_is_claimed() -> None:
     found = improve(problem, first_fit(problem), 0.0)
     assert not found.proven
     assert found.why == "the time was over"
-    assert found.unplaced == {"a": 1}
+    assert (found.unplaced, found.unplaced_proven) == ({"a": 1}, False)
+    assert improve(problem, first_fit(problem), LIMIT_S).unplaced_proven
     assert not improve(problem, first_fit(problem), 0.0, spare=True).spare_proven
