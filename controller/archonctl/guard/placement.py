@@ -237,8 +237,7 @@ class Placer:
     ) -> Seated:
         self._executor.counts.request(how)
         before = seat.stamp[0] if seat.stamp else self._seen.get(seat.id)
-        conversation.uses += 1
-        conversation.used_at = time.time()
+        conversation.use(time.time())
         if conversation.id not in self.book.conversations:
             self.book.know(conversation)
         was_there = seat.holder is conversation

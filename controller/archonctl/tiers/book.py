@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from archonctl.tiers.manifest import Staged
-from archonctl.tiers.policy import expected_uses
+from archonctl.tiers.policy import HALF_LIFE_S, expected_uses
 from archonctl.tiers.prefix import BLOCK_BYTES, Prefix, Text
 from archonctl.tiers.slots import Slot
 from archonctl.tiers.table import ENGINE
@@ -14,6 +14,9 @@ from archonctl.tiers.values import Board, Item, Tier
 
 MOST = 4096
 """Conversations that are remembered; the one that is reused least is forgotten first."""
+
+_SHORTEST_S, _LONGEST_S = 1.0, 1800.0
+"""The pauses between which a rhythm is believed: a program's burst ends some time, and nobody's day is one pause."""
 
 
 @dataclass(eq=False)
@@ -28,11 +31,24 @@ class Conversation:
     """Of its latest prompt, without the answer: the next prompt begins with these at least."""
     uses: int = 0
     used_at: float = 0.0
+    rhythm_s: float = HALF_LIFE_S
+    """Between two uses, the latest counting most: who stays away for several times as long is not coming back soon."""
     seat: Seat | None = None
     staged: Staged | None = None
     """Its file, which may be older than what lies in the slot."""
     places: tuple[str, ...] = ()
     """Where the file lies, hottest first."""
+
+    def use(self, now: float) -> None:
+        """Somebody is back."""
+        if self.uses and self.used_at:
+            between_s = min(max(now - self.used_at, _SHORTEST_S), _LONGEST_S)
+            self.rhythm_s = (self.rhythm_s + between_s) / 2
+        self.uses, self.used_at = self.uses + 1, now
+
+    def expected_uses(self, now: float) -> float:
+        """Orders conversations by who is missed most."""
+        return expected_uses(self.uses, now - self.used_at, self.rhythm_s)
 
     @property
     def live(self) -> bool:
@@ -167,7 +183,7 @@ class Book:
 
         def value(seat: Seat) -> tuple[float, int]:
             holder = seat.holder
-            return (expected_uses(holder.uses, now - holder.used_at) if holder else -1.0, seat.id)
+            return (holder.expected_uses(now) if holder else -1.0, seat.id)
 
         return sorted((seat for seat in self.seats if seat.idle), key=value)
 
@@ -194,12 +210,8 @@ class Book:
             where = ENGINE if each.live else next((place for place in each.places if place in names), None)
             if where is not None:
                 busy = bool(each.seat and not each.seat.idle) or not movable(each)
-                idle_s = max(0.0, now - each.used_at)
-                items.append(
-                    Item(
-                        each.id, where, self.size_of(each), each.tokens, expected_uses(each.uses, idle_s), idle_s, busy
-                    )
-                )
+                idle_s, size = max(0.0, now - each.used_at), self.size_of(each)
+                items.append(Item(each.id, where, size, each.tokens, each.expected_uses(now), idle_s, busy))
         return Board(tuple(tiers), tuple(items), prefill_s_per_token, high_water)
 
 

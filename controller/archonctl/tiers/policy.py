@@ -14,8 +14,9 @@ from dataclasses import replace
 
 from archonctl.tiers.values import Action, Board, Decision, Item, Placement, Reason, Tier
 
-HALF_LIFE_S = 1800.0
-"""A conversation that nobody came back to for half an hour counts half (a choice; only the order depends on it)."""
+HALF_LIFE_S = 60.0
+"""A conversation that nobody came back to for so long counts half, where its own rhythm is not known: about as long as
+somebody reads and writes (a choice; only the order depends on it)."""
 
 
 def expected_uses(uses: int, idle_s: float, half_life_s: float = HALF_LIFE_S) -> float:
