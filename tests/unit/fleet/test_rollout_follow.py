@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from archonctl.fleet.rollout.follow import HostFollower
 from archonctl.fleet.rollout.happenings import Happening, happening_of
-from archonctl.fleet.rollout.run import explained
+from archonctl.fleet.rollout.run import explained, host_pattern
 from archonctl.fleet.rollout.values import EXIT, WORST_FIRST, Action, FleetResult, HostResult, worst_of
 
 APPLY, PREVIEW = "From the running release to the declared one, or back", "Preview it on the host"
@@ -94,6 +94,15 @@ def test_why_a_host_cannot_be_reached_is_told_apart(said: str, code: str) -> Non
     assert (found.word, found.exit_code, found.fault and found.fault.code) == ("unreachable", 3, code)
 
 
+@pytest.mark.parametrize("said", ["Incorrect sudo password", "Missing sudo password", "sudo: a password is required"])
+def test_a_host_that_gives_no_root_is_refused_with_what_to_set(said: str) -> None:
+    found = after(line("archon_lease", status="failed", msg=f"{said}"))
+    assert (found.word, found.exit_code, found.fault and found.fault.code) == ("refused", 5, "fleet-become-refused")
+    error = {"code": "state-unwritable", "message": "m", "where": "/run/archon", "hint": "root is needed"}
+    unwritable = after(line("archon_lease", status="failed", error=error, exit_code=5))
+    assert (unwritable.word, unwritable.fault and unwritable.fault.hint) == ("refused", "root is needed")
+
+
 def test_a_host_that_is_lost_while_it_is_changed_stays_touched() -> None:
     found = after(BEGIN, line("archon_apply", APPLY, status="unreachable", msg="Connection timed out"))
     assert (found.word, found.touched) == ("unreachable", True)
@@ -144,6 +153,13 @@ def test_a_loop_whose_items_tell_nothing_fails_all_the_same_and_says_why_it_cann
     assert (found.word, found.exit_code) == ("failed", 5)
     assert found.fault is not None
     assert (found.fault.where, "archon_secrets" in found.fault.hint) == ("Place API keys", True)
+
+
+@pytest.mark.parametrize("name", ["gpu1", "a b", "2001:db8::1", "gpu.example:22"])
+def test_ansible_reads_a_host_as_it_is_named(name: str) -> None:
+    from ansible.inventory.manager import split_host_pattern
+
+    assert split_host_pattern([host_pattern(name)]) == [name]
 
 
 def test_hosts_that_nobody_came_to_are_no_success_where_nothing_explains_it() -> None:

@@ -19,10 +19,11 @@ _HOLDER = re.compile(r"archonctl \(([^)]*)\)")
 _STATUS_BROKEN = frozenset({"down", "broken", "half done"})
 _BOUND = 2000
 
+_BECOME = r"^sudo: |(incorrect|missing) \w+ password"
 _SSH = (
     (r"permission denied|too many authentication failures|invalid/incorrect (password|username)", "fleet-key-refused"),
     (r"host key verification failed|remote host identification has changed", "fleet-host-key-unknown"),
-    (r"sudo: |incorrect \w+ password|missing \w+ password|become", "fleet-become-refused"),
+    (_BECOME, "fleet-become-refused"),
 )
 _HINTS = {
     "fleet-key-refused": "ssh to it by hand as the inventory says: user, key, and its authorized_keys",
@@ -72,7 +73,7 @@ class HostFollower:
             self._unreachable(what, was_changing)
         elif what.module in _CHANGE:
             self._applied(what)
-        elif what.module == "archon_lease" and what.status == "failed" and what.error:
+        elif what.module == "archon_lease" and what.status == "failed" and what.text("held_by"):
             self._busy_with = what.text("held_by")
             self._set("busy", 5, self._fault_of(what))
         elif what.module in ("archon_facts", "archon_probe") and (what.status == "ok" or what.exit_code is not None):
@@ -196,6 +197,9 @@ class HostFollower:
         elif what.exit_code is not None:
             code = what.exit_code if what.exit_code in (2, 4, 5) else 5
             self._set("refused", code, self._fault_of(what))
+        elif re.search(_BECOME, message, re.IGNORECASE):
+            code = "fleet-become-refused"
+            self._set("refused", 5, Fault(code, message, what.task, _HINTS[code]))
         elif what.module.endswith(".assert"):
             self._set("refused", 5, Fault("archonctl-missing", message, what.task))
         else:

@@ -225,8 +225,8 @@ def _play(inventory: Inventory, asked: Asked, hosts: tuple[FleetHost, ...], who:
         "archon_to": asked.to,
         "archon_timeout": asked.timeout_s,
         "archon_serial": asked.serial,
-        "archon_canary": _pattern(hosts[0].name),
-        "archon_others": [_pattern(host.name) for host in hosts[1:]] or "all,!all",
+        "archon_canary": host_pattern(hosts[0].name),
+        "archon_others": [host_pattern(host.name) for host in hosts[1:]] or "all,!all",
         "archon_rollout": uuid.uuid4().hex,
         "archon_lease_seconds": (2 * asked.timeout_s + TASK_SLACK_S) * (1 + -(-(len(hosts) - 1) // asked.serial)),
     }
@@ -234,7 +234,7 @@ def _play(inventory: Inventory, asked: Asked, hosts: tuple[FleetHost, ...], who:
     return Play(PLAYBOOKS[asked.action], inventory.sources, names, variables, asked.forks, asked.check, asked.timeout_s)
 
 
-def _pattern(name: str) -> str:
+def host_pattern(name: str) -> str:
     """A name as a host pattern: with a comma in it nothing else divides it, such as a blank or the colons of IPv6."""
     return f"{name},"
 

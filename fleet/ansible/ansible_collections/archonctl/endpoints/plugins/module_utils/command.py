@@ -100,11 +100,15 @@ def ask(module, *words):
         value = json.loads(out)
         if not isinstance(value, dict):
             raise ValueError("not an object")
-    except ValueError as wrong:
+    except ValueError:
+        last = f": {talk[-1][:300]}" if talk else ""
+        message = f"archonctl {' '.join(words)} ended with {code} and gave no answer that can be read{last}"
+        hint = "is it of another version than the collection? archon_package brings one"
         module.fail_json(
-            msg=f"archonctl {' '.join(words)} ended with {code} and gave no JSON answer: {wrong}",
-            exit_code=code,
-            word=WORDS.get(code, f"exit {code}"),
+            msg=message,
+            error={"code": "archonctl-missing", "message": message, "where": program, "hint": hint},
+            exit_code=5,
+            word=WORDS[5],
             timed_out=timed_out,
             talk=talk,
         )

@@ -79,7 +79,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def main():
-    """Take it, or let it go, one at a time."""
+    """Take it, or let it go, one at a time; a folder that cannot be written is a refusal."""
     spec = {
         "rollout": {"type": "str", "required": True},
         "operator": {"type": "str", "required": True},
@@ -89,6 +89,22 @@ def main():
         "folder": {"type": "path", "default": "/run/archon/fleet"},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    try:
+        lease(module)
+    except OSError as err:
+        where, why = err.filename or module.params["folder"], err.strerror or str(err)
+        hint = "root is needed: ansible_user: root, or ansible_become: true" if os.geteuid() else ""
+        error = {
+            "code": "state-unwritable",
+            "message": f"the host cannot be leased: {why}",
+            "where": where,
+            "hint": hint,
+        }
+        module.fail_json(msg="{message}: {where}".format(**error), exit_code=5, error=error)
+
+
+def lease(module):
+    """Take it, or let it go; raises OSError."""
     folder = module.params["folder"]
     os.makedirs(folder, mode=0o755, exist_ok=True)
     path = os.path.join(folder, ".lease.json")
