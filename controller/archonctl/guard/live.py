@@ -40,7 +40,7 @@ def live_of(endpoint: Endpoint, limits: Limits = _BOUNDS) -> Live:
     """Ask the engine. Never raises: what it does not say is None. Not for an event loop: it has one of its own."""
     try:
         return asyncio.run(_ask(endpoint, adapter(endpoint.engine.kind).api, limits))
-    except (Fault, ArchonError):
+    except (Fault, ArchonError, OSError):  # of its own event loop, where no more files may be open
         return Live()
 
 

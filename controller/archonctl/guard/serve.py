@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import logging
+import resource
 import signal
 import socket
 import traceback
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 BACKLOG = 1024
+_OWN_FILES = 256
+"""For everything else: its libraries, logs, looks at the engine, its own pages."""
 _EVERY_S = 5.0
 """Between two looks at what was verified."""
 _COUNT_S = 30.0
@@ -80,6 +83,16 @@ class Running:
         self.server.should_exit = True
 
 
+def allow_files(connections: int) -> None:
+    """Let so many connections be open as far as this account may: each has one socket to its client, and two to the
+    engine while it asks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OWN_FILES + 3 * connections
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket. Raises HostRefusal ``port-in-use``, ``listen-unavailable``."""
     try:
@@ -111,6 +124,7 @@ async def serve(
 
     ``watching`` makes the watch; what it is given is to be called where another engine answers.
     """
+    allow_files(setup.limits.connections)
     loop, away = asyncio.get_running_loop(), asyncio.Event()
     with bind(*setup.listen) as sock, AccessLog(say) as log:
         async with Upstream(setup.base, setup.limits, setup.ca_file) as upstream, AsyncExitStack() as stack:

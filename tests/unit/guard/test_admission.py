@@ -42,6 +42,24 @@ def sample(admission: Admission, line: str) -> float:
     return float(next(each.rpartition(" ")[2] for each in text.splitlines() if each.startswith(line)))
 
 
+@pytest.mark.parametrize("page_tokens", [1, 4, 16])
+@pytest.mark.parametrize("prompt", [1, 149_997, 199_999])
+def test_a_pool_that_holds_exactly_three_takes_three_of_exactly_the_window(page_tokens: int, prompt: int) -> None:
+    async def count() -> Counts:
+        return (prompt,)
+
+    async def test() -> None:
+        door = Admission(Capacity(200_000, 600_000, 4, page_tokens, sequence_tokens=200_000))
+        await door.admit(Ask("a", (3 * prompt,), False, 200_000 - prompt, count=count), wait_s=0)
+        for _ in range(2):
+            await door.admit(Ask("b", (prompt,), True, 200_000 - prompt), wait_s=0)
+        assert (await refusal_of(door.admit(Ask("c", (1,), True, 1), wait_s=0))).code == "pool-busy"
+        over = await refusal_of(door.admit(Ask("c", (prompt,), True, 200_001 - prompt), wait_s=0))
+        assert (over.status, over.largest_max_tokens) == (400, 200_000 - prompt)
+
+    run(test)
+
+
 def test_three_conversations_of_a_pool_that_holds_two_point_eight_the_third_waits() -> None:
     async def test() -> None:
         door = Admission(ARCHON)

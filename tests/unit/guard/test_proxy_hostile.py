@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from archonctl.guard.limits import Limits
+from archonctl.guard.serve import allow_files
 from support.echo_engine import EchoEngine, echo_engine
 from support.engines import wait_for
 from support.guarding import Guarded, guarded, raw
@@ -134,6 +136,18 @@ def test_nobody_is_told_to_continue_who_is_refused(pair: tuple[EchoEngine, Guard
     assert refusal(got) == (413, "request-too-large")
     taken = raw(guard.port, post("Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close", "{}"))
     assert taken.startswith(b"HTTP/1.1 100")
+
+
+def test_as_many_files_may_be_open_as_connections_need() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+        allow_files(10)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, hard), "enough already"
+        allow_files(50)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (406, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_slow_connections_do_not_keep_others_out(pair: tuple[EchoEngine, Guarded]) -> None:
