@@ -3,12 +3,13 @@
 The aim: 1,000 hosts x 5 endpoints, plan and gate together, under 10 s and 500 MiB, the start of Python and
 ansible-inventory included; linear growth.
 
-python benchmarks/fleet_1000.py [--by-host] [--own] [HOSTS ...]       default: 125 250 500 1000
+python benchmarks/fleet_1000.py [--by-host] [--own [--different]] [HOSTS ...]       default: 125 250 500 1000
 
 Hosts are of ten kinds, each with a gathered profile of its own (the profiles differ by name and bus addresses). There
 are 20 declarations, and each host has five of them by its group; with --by-host each says so itself, as a placement
 does, which costs Ansible more. With --own every host has five declaration files of its own, 5,000 in all, copies that
-differ in their comments. `place` is a fleet file for as many replicas, on the same hosts with nothing on them yet.
+differ in their comments; with --different each has another context length too, so that no plan serves two. `place` is
+a fleet file for as many replicas, on the same hosts with nothing on them yet.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ EACH = 5
 GOAL_S, GOAL_MIB = 10.0, 500
 
 
-def make(folder: Path, hosts: int, *, own: bool = False, by_host: bool = False) -> None:
+def make(folder: Path, hosts: int, *, own: bool = False, by_host: bool = False, different: bool = False) -> None:
     """An inventory, the facts, the declarations and a fleet file."""
     (folder / "env").mkdir()
     (folder / "facts").mkdir()
@@ -54,8 +55,11 @@ def make(folder: Path, hosts: int, *, own: bool = False, by_host: bool = False) 
         if own:
             (folder / "env" / host).mkdir()
             paths = [f"env/{host}/{name}.toml" for name in names]
-            for name in names:
-                (folder / "env" / host / f"{name}.toml").write_text(f"# {host}\n{texts[name]}")
+            for position, name in enumerate(names):
+                text = f"# {host}\n{texts[name]}"
+                if different:
+                    text = text.replace("len = 32768", f"len = {16_384 + EACH * number + position}")
+                (folder / "env" / host / f"{name}.toml").write_text(text)
         first = 0
         entries = []
         for name, path in zip(names, paths, strict=True):
@@ -98,7 +102,7 @@ def timed(folder: Path, *words: str) -> Run:
 def main() -> None:
     """Print a row a size, then whether the aim is met and how the time grew."""
     words = sys.argv[1:]
-    own, by_host = "--own" in words, "--by-host" in words
+    own, by_host, different = ("--own" in words, "--by-host" in words, "--different" in words)
     counts = [int(word) for word in words if word.isdecimal()] or list(COUNTS)
     print(f"{'hosts':>6} {'plan s':>7} {'gate s':>7} {'both s':>7} {'of CPU':>7} {'place s':>8} {'peak MiB':>9}  exits")
     spent: dict[int, tuple[float, float]] = {}
@@ -106,7 +110,7 @@ def main() -> None:
     for hosts in counts:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            make(folder, hosts, own=own, by_host=by_host)
+            make(folder, hosts, own=own, by_host=by_host, different=different)
             plan = timed(folder, "plan", "-i", "inventory.yml")
             gate = timed(folder, "gate", "-i", "inventory.yml")
             place = timed(folder, "plan", "-i", "empty.yml", "fleet.toml")

@@ -46,6 +46,7 @@ def run(args: Namespace, out: Output) -> int:
     )
     with Interrupts():
         if args.once:
+            out.talk(f"archonctl: waiting for an engine that is ready at port {watch.port}")
             watch.run(stop)
             return _told(watch, out)
         try:
