@@ -103,6 +103,16 @@ def test_a_host_that_gives_no_root_is_refused_with_what_to_set(said: str) -> Non
     assert (unwritable.word, unwritable.fault and unwritable.fault.hint) == ("refused", "root is needed")
 
 
+@pytest.mark.parametrize(("status", "leased"), [("ok", True), ("failed", False), ("unreachable", False)])
+def test_only_a_host_that_was_leased_has_to_be_let_go(status: str, leased: bool) -> None:
+    follower = HostFollower("h", "apply")
+    assert follower.leased is False
+    follower.see(line("archon_lease", event="begin"))
+    assert follower.leased is True
+    follower.see(line("archon_lease", status=status))
+    assert follower.leased is leased
+
+
 def test_a_host_that_is_lost_while_it_is_changed_stays_touched() -> None:
     found = after(BEGIN, line("archon_apply", APPLY, status="unreachable", msg="Connection timed out"))
     assert (found.word, found.touched) == ("unreachable", True)

@@ -40,6 +40,8 @@ class HostFollower:
         self.host = host
         self.running = ""
         """The task that runs there right now."""
+        self.leased = False
+        """Whether this rollout has, or may have, a lease of it."""
         self.facts: Mapping[str, Any] | None = None
         self.facts_at: float | None = None
         self._action, self._check = action, check
@@ -56,6 +58,8 @@ class HostFollower:
         """One more."""
         self._first = self._first or what.at
         self._last = max(self._last, what.at)
+        if what.module == "archon_lease":
+            self.leased = what.status == "ok"
         if what.kind == "begin":
             self.running = what.task
             self._changing = what.module in _CHANGE and not what.task.startswith("Preview")

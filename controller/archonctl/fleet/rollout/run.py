@@ -130,7 +130,9 @@ class _Run:
 
     def release(self, play: Play, environ: Mapping[str, str]) -> None:
         """Let every host go that is still leased: a rollout that ends early does not come to its own last play."""
-        reached = tuple(name for name, host in self.hosts.items() if host.result().word != "unreachable")
+        reached = tuple(
+            name for name, host in self.hosts.items() if host.leased and host.result().word != "unreachable"
+        )
         if not reached:
             return
         with running(replace(play, playbook="release", hosts=reached, check=False), environ) as ansible:

@@ -102,13 +102,14 @@ def ask(module, *words):
             raise ValueError("not an object")
     except ValueError:
         last = f": {talk[-1][:300]}" if talk else ""
+        refused = 5 if code == 2 else 70  # it does not know such words; or it ended somewhere in the middle
         message = f"archonctl {' '.join(words)} ended with {code} and gave no answer that can be read{last}"
         hint = "is it of another version than the collection? archon_package brings one"
         module.fail_json(
             msg=message,
             error={"code": "archonctl-missing", "message": message, "where": program, "hint": hint},
-            exit_code=5,
-            word=WORDS[5],
+            exit_code=refused,
+            word=WORDS[refused],
             timed_out=timed_out,
             talk=talk,
         )
