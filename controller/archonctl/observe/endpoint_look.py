@@ -24,27 +24,11 @@ from archonctl.service.verdict_store import kept, load
 UNIT_STATES = ("active", "activating", "deactivating", "reloading", "inactive", "failed")
 VERDICTS = tuple(word.replace(" ", "_") for word in get_args(StatusWord))
 OUTCOMES = ("hit", "falsified", "open")
-_START_LIMIT = "start-limit-hit"
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,9}")
 _LABEL_CHARS = 100
 _MOST_PREDICTIONS = 50
 """Of one endpoint that are shown one by one; the counts are of all. A declaration may hold any number of any length."""
 _VERSION = re.compile(r"[A-Za-z0-9][\w.+:()@/ -]{0,63}", re.ASCII)
-
-
-@dataclass(slots=True)
-class StartLimit:
-    """Counts how often systemd was seen to give a unit up. A restart of the counter is a restart of the exporter."""
-
-    hits: int = 0
-    _inside: bool = field(default=False)
-
-    def see(self, state: UnitState) -> int:
-        """Take one look in."""
-        inside = state.active == "failed" and state.result == _START_LIMIT
-        self.hits += inside and not self._inside
-        self._inside = inside
-        return self.hits
 
 
 @dataclass(slots=True)
@@ -141,12 +125,11 @@ def stated_version(value: Mapping[str, object]) -> str:
     return said if isinstance(said, str) and _VERSION.fullmatch(said) else ""
 
 
-def unit_look(installed: Installed, state: UnitState, limit: StartLimit) -> list[Sample]:
-    """State, restarts, start limit and the refusal before the latest start."""
+def unit_look(installed: Installed, state: UnitState) -> list[Sample]:
+    """State, restarts and the refusal before the latest start."""
     name = installed.name
     samples = one_hot("archon_unit_state", name, UNIT_STATES, state.active)
     samples.append(sample("archon_unit_restarts_total", name, value=state.restarts))
-    samples.append(sample("archon_unit_start_limit_hits_total", name, value=limit.see(state)))
     if state.active == "active" and state.active_us:
         since = time.time() - (time.monotonic() - state.active_us / 1e6)
         samples.append(sample("archon_unit_active_timestamp_seconds", name, value=since))

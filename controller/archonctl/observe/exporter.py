@@ -14,7 +14,7 @@ from archonctl.host.capacity import card_capacity, host_capacity
 from archonctl.host.load import load_host
 from archonctl.observe.board import Board
 from archonctl.observe.catalogue import Look
-from archonctl.observe.endpoint_look import StartLimit, Verdicts, state_look, unit_look
+from archonctl.observe.endpoint_look import Verdicts, state_look, unit_look
 from archonctl.observe.engine_look import engine_look
 from archonctl.observe.failure_watch import FailureWatch
 from archonctl.observe.guard_look import guard_look
@@ -45,7 +45,6 @@ Guards = Callable[[], Mapping[str, str]]
 @dataclass(slots=True)
 class _Endpoint:
     installed: Installed
-    limit: StartLimit = field(default_factory=StartLimit)
     verdicts: Verdicts = field(default_factory=Verdicts)
     pending: dict[Look, Future[None]] = field(default_factory=dict)
     engine: str = ""
@@ -132,7 +131,7 @@ class Looker:
         def unit() -> list[Sample]:
             nonlocal state
             state = self._asked(installed)
-            return unit_look(installed, state, each.limit)
+            return unit_look(installed, state)
 
         self._take(name, "unit", unit)
         if state is None:

@@ -1,4 +1,4 @@
-"""Follows the journal in a thread of its own and counts what ran out of memory, and who was turned away."""
+"""Follows the journal in a thread of its own: counts memory that ran out, who was turned away, and units given up."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from archonctl.observe.failures import Classifier, Failure, Line, tellers
 from archonctl.observe.refusals import METRIC, Kind, logged_kinds, refused
 from archonctl.observe.values import Sample, sample
 
+_GIVEN_UP = "Start request repeated too quickly"
+"""systemd's src/core/unit.c, unit_test_start_limit. A unit's Result keeps an earlier failure, and does not tell it."""
 AGAIN_S = 30.0
 """After a journal that cannot be followed, or ended, it is tried again this much later."""
 
@@ -26,6 +28,7 @@ class FailureWatch:
         self._classifier, self._lock = Classifier(), threading.Lock()
         self._counts: dict[tuple[str, str, str], tuple[int, float]] = {}
         self._refusals: dict[tuple[str, Kind], int] = {}
+        self._given_up: dict[str, int] = {}
         self._journal: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
         self.is_begun = self.is_up = False
@@ -47,6 +50,7 @@ class FailureWatch:
             self._count(self._classifier.flush(time.time()))
             counts = {**self._none_yet(), **self._counts}
             refusals = {**self._none_refused(), **self._refusals}
+            given_up = {**(dict.fromkeys(self._engines(), 0) if self.is_up else {}), **self._given_up}
         found: dict[str, list[Sample]] = {"": []}
         for (endpoint, cls, by), (count, at) in counts.items():
             rows = found.setdefault(endpoint, [])
@@ -57,6 +61,9 @@ class FailureWatch:
             found.setdefault(endpoint, []).append(
                 sample(METRIC, endpoint, kind.cls, kind.reason, "engine", value=count)
             )
+        for endpoint, count in given_up.items():
+            rows = found.setdefault(endpoint, [])
+            rows.append(sample("archon_unit_start_limit_hits_total", endpoint, value=count))
         return found
 
     def _none_yet(self) -> dict[tuple[str, str, str], tuple[int, float]]:
@@ -75,6 +82,8 @@ class FailureWatch:
         if (kind := refused(line)) is not None:
             key = (line.endpoint, kind)
             self._refusals[key] = self._refusals.get(key, 0) + 1
+        if line.by == "systemd" and _GIVEN_UP in line.text:
+            self._given_up[line.endpoint] = self._given_up.get(line.endpoint, 0) + 1
 
     def _count(self, failures: list[Failure]) -> None:
         for each in failures:

@@ -35,13 +35,21 @@ except urllib.error.HTTPError as err:
 """
 GET = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())"
 
+FORETOLD = """
+[[predict]]
+name = "kv_tokens"
+expect = 1024
+[[predict]]
+name = "ttft_s"
+expect = 4096
+"""
 Values = dict[tuple[str, ...], float]
 
 
 @pytest.fixture(scope="module")
 def seen(box: Box, repository: Path, llama_server: Path) -> Iterator[Applied]:
     """The box with an endpoint that was applied and holds, and the exporter enabled."""
-    with applied(box, repository, llama_server, "seen", PORT, "threads = 1, metrics = true") as found:
+    with applied(box, repository, llama_server, "seen", PORT, "threads = 1, metrics = true", FORETOLD) as found:
         drop_in = "[Service]\nExecStart=\nExecStart=/usr/bin/archonctl exporter --every 1\n"
         box.put("/etc/systemd/system/archon-exporter.service.d/quick.conf", drop_in)
         box("systemctl", "daemon-reload")
@@ -87,6 +95,9 @@ def test_it_shows_what_was_promised_planned_and_seen_and_runs_without_privileges
     assert found["archon_contract_tokens", "seen"] == 1024
     assert found["archon_live_capacity_tokens", "seen"] >= 1024
     assert found["archon_planned_capacity_tokens", "best", "seen"] == found["archon_live_capacity_tokens", "seen"]
+    assert found["archon_predictions", "seen", "hit"] == 1
+    assert found["archon_predictions", "seen", "falsified"] == 1
+    assert found["archon_prediction_error_ratio", "seen", "kv_tokens"] == 0
     assert found["archon_release_runs", "seen"] == 1
     assert found["archon_unit_state", "seen", "active"] == 1
     eventually(lambda: {key: up for key, up in scraped(running).items() if key[0] == "archon_look_up" and not up}, {})
@@ -146,6 +157,28 @@ def test_what_a_real_guard_turns_away_is_counted_as_the_guards(seen: Applied) ->
     eventually(lambda: value(seen.box, *key), 1.0, lambda: seen.journal("archon-guard@seen"))
     seen.box("systemctl", "stop", "archon-guard@seen")
     eventually(lambda: value(seen.box, *key), None, lambda: seen.journal("archon-exporter"))
+
+
+def test_a_start_that_is_refused_and_a_unit_that_systemd_gives_up_are_counted(seen: Applied) -> None:
+    box, said = seen.box, lambda: seen.journal() + seen.journal("archon-exporter")
+    seen.module("place_release", seen.declaration, "--ctx-size", "512")
+    assert box.run("systemctl", "restart", seen.unit, timeout=120).returncode != 0
+    eventually(
+        lambda: {key[1] for key in scraped(box) if key[0] == "archon_unit_refusal"}, {"kv-tokens-short"}, said, 20
+    )
+    assert value(box, "archon_unit_start_limit_hits_total", "seen") == 0
+    drop_in = f"/etc/systemd/system/{seen.unit}.d/50-falls.conf"
+    falls = "[Unit]\nStartLimitBurst=2\n[Service]\nExecStart=\nExecStart=/bin/false\nExecStartPost=\nRestartSec=100ms\n"
+    box.put(drop_in, falls)
+    box("systemctl", "daemon-reload")
+    box("systemctl", "reset-failed", seen.unit)
+    box.run("systemctl", "start", seen.unit, timeout=120)
+    eventually(lambda: value(box, "archon_unit_start_limit_hits_total", "seen"), 1.0, said, 20)
+    box("rm", drop_in)
+    box("systemctl", "daemon-reload")
+    box("systemctl", "reset-failed", seen.unit)
+    done = box.run("/usr/bin/archonctl", "apply", seen.declaration, "--yes", timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus: apt-get install prometheus")

@@ -22,7 +22,7 @@ from archonctl.deployment.schema import Endpoint, Prediction
 from archonctl.errors import HostRefusal
 from archonctl.observe.board import Board
 from archonctl.observe.catalogue import metrics
-from archonctl.observe.endpoint_look import StartLimit, Verdicts, state_look, unit_look
+from archonctl.observe.endpoint_look import Verdicts, state_look, unit_look
 from archonctl.observe.engine_look import engine_look
 from archonctl.observe.exporter import EVERY_S, PLAN_EVERY_S, Looker
 from archonctl.observe.host_look import host_look
@@ -113,23 +113,14 @@ def test_a_stored_verdict_that_makes_no_sense_has_no_capacity(simd: Simd, tokens
     assert ("archon_live_capacity_tokens", NAME) not in values(state_look(simd.installed, state_of(simd)))
 
 
-def test_a_unit_that_systemd_gave_up_is_counted_once_each_time(simd: Simd) -> None:
-    limit, up = StartLimit(), state_of(simd)
-    down = replace(up, active="failed", result="start-limit-hit")
-    for state in (up, down, down, up, down):
-        found = values(unit_look(simd.installed, state, limit))
-    assert found["archon_unit_start_limit_hits_total", NAME] == 2
-    assert found["archon_unit_state", NAME, "failed"] == 1
-
-
 def test_the_latest_refusal_is_shown_by_its_code(simd: Simd) -> None:
     run = simd.root / "run/archon"
     run.mkdir(parents=True)
     (run / f"{NAME}.preflight").write_text("refused i-1 ttm-below-floor host\nwords\n")
-    found = values(unit_look(simd.installed, state_of(simd), StartLimit()))
+    found = values(unit_look(simd.installed, state_of(simd)))
     assert found["archon_unit_refusal", NAME, "ttm-below-floor"] > 0
     (run / f"{NAME}.preflight").write_text("ok i-1\n")
-    assert not [key for key in values(unit_look(simd.installed, state_of(simd), StartLimit())) if "refusal" in key[0]]
+    assert not [key for key in values(unit_look(simd.installed, state_of(simd))) if "refusal" in key[0]]
 
 
 def test_labels_stay_bounded_whatever_is_declared_or_left_in_a_file(
@@ -151,14 +142,14 @@ def test_labels_stay_bounded_whatever_is_declared_or_left_in_a_file(
     assert found["archon_predictions", NAME, "hit"] == 501
     (simd.root / "run/archon").mkdir(parents=True)
     (simd.root / f"run/archon/{NAME}.preflight").write_text(f'refused i-1 {"a" * 3000}"\x00 host\n')
-    assert not [key for key in values(unit_look(simd.installed, state_of(simd), StartLimit())) if "refusal" in key[0]]
+    assert not [key for key in values(unit_look(simd.installed, state_of(simd))) if "refusal" in key[0]]
 
 
 def test_another_command_line_than_the_releases_is_seen(simd: Simd) -> None:
-    assert values(unit_look(simd.installed, state_of(simd), StartLimit()))["archon_release_runs", NAME] == 1
+    assert values(unit_look(simd.installed, state_of(simd)))["archon_release_runs", NAME] == 1
     state = state_of(simd)
     (simd.root / "proc" / str(state.main_pid) / "cmdline").write_bytes(b"/bin/engine\0--other\0")
-    assert values(unit_look(simd.installed, state, StartLimit()))["archon_release_runs", NAME] == 0
+    assert values(unit_look(simd.installed, state))["archon_release_runs", NAME] == 0
 
 
 def test_a_plan_is_shown_by_class_scope_and_card(repository: Path) -> None:

@@ -100,3 +100,18 @@ def test_every_request_counts_and_a_line_that_is_read_again_does_not(monkeypatch
     watch._run()
     (found,) = [each for each in watch.samples()["a"] if each.labels == ("a", kind.cls, kind.reason, "engine")]
     assert found.value == 2
+
+
+def test_a_unit_that_systemd_gives_up_is_counted_from_0_and_not_by_an_engines_word() -> None:
+    watch = FailureWatch(lambda: {"a": "llamacpp"}, lambda _words: None)
+
+    def hits() -> list[float]:
+        return [each.value for each in watch.samples().get("a", ()) if "start_limit" in each.metric]
+
+    assert hits() == []
+    watch.is_up = True
+    assert hits() == [0]
+    words = "archon@a.service: Start request repeated too quickly."
+    for line in (Line(1.0, "systemd", words, "a"), Line(2.0, "engine", words, "a"), Line(3.0, "systemd", words, "a")):
+        watch._take(line)
+    assert hits() == [2]
