@@ -202,8 +202,8 @@ class HostFollower:
             code = what.exit_code if what.exit_code in (2, 4, 5) else 5
             self._set("refused", code, self._fault_of(what))
         elif re.search(_BECOME, message, re.IGNORECASE):
-            code = "fleet-become-refused"
-            self._set("refused", 5, Fault(code, message, what.task, _HINTS[code]))
+            hint = _HINTS["fleet-become-refused"]
+            self._set("refused", 5, Fault("fleet-become-refused", message, what.task, hint))
         elif what.module.endswith(".assert"):
             self._set("refused", 5, Fault("archonctl-missing", message, what.task))
         else:
