@@ -176,3 +176,12 @@ def test_a_real_prometheus_takes_every_panel_and_an_alert_fires_and_resolves(
         [promtool, "check", "metrics"], input=text(board), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_promtool_has_nothing_to_say_of_any_metric_there_is(promtool: str) -> None:
+    board = Board()
+    board.put("a", "state", [sample(row.name, *("a" for _ in row.labels), value=1) for row in metrics().values()])
+    shown = text(board)
+    assert all(f"# HELP {row.name} " in shown for row in metrics().values())
+    done = subprocess.run([promtool, "check", "metrics"], input=shown, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
