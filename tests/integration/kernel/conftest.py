@@ -35,9 +35,10 @@ def facts(debian_kernel: Path, repository: Path, tmp_path_factory: pytest.TempPa
     guest = Path(__file__).with_name("guest.sh").read_text(encoding="utf-8")
     # the guest has a /tmp of its own: what it needs of this repository comes with it, wherever the clone lies
     out.mkdir()
-    for path in (repository / "scripts/ttm-preflight.sh", repository / "units/archon@.service"):
-        shutil.copy(path, out)
-    places = "PREFLIGHT=/mnt/out/ttm-preflight.sh\nUNIT=/mnt/out/archon@.service\n"
+    for name in ("scripts/ttm-preflight.sh", "units/archon@.service", "units/archon-guard@.service"):
+        shutil.copy(repository / name, out)
+    files = {"PREFLIGHT": "ttm-preflight.sh", "UNIT": "archon@.service", "GUARD": "archon-guard@.service"}
+    places = "".join(f"{name}=/mnt/out/{file}\n" for name, file in files.items())
     status = run_guest(debian_kernel, out, f"{places}{guest}")
     assert status == 0, (out / "said").read_text(encoding="utf-8", errors="replace")[-3000:]
     return {path.name: path.read_text(encoding="utf-8") for path in (out / "facts").iterdir()}
