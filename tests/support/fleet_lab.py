@@ -23,6 +23,7 @@ CLI = Path(sys.executable).with_name("archonctl")
 NAME = "turn"
 UNIT = f"archon@{NAME}.service"
 ENGINE = "/srv/turn/llama-server"
+SECRET = "sk-of-the-lab-4711"
 HOLDS = f'exec {ENGINE} "$@"'
 SHORT = f'exec {ENGINE} "$@" --ctx-size 256'
 DECLARATION = """
@@ -120,6 +121,12 @@ class Lab:
             path.write_text(f"{path.read_text()}archon_package={package}\n")
         return name
 
+    def keep_secret(self, name: str, host: str, path: str) -> None:
+        """One more API key of a host, in an inventory."""
+        inventory = self.fleet.folder / name
+        secret = f"archon_secrets=\"[{{'path': '{path}', 'content': '{SECRET}'}}]\""
+        inventory.write_text(inventory.read_text().replace(f"\n{host} ", f"\n{host} {secret} "))
+
     def declare(self, engine: str = "llama-server") -> None:
         """Something that was not declared before."""
         self.batch += 1
@@ -174,7 +181,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_server
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(prepare, fleet.boxes.values()))
         lab = Lab(fleet, Controller(fleet))
-        lab.inventory("inventory", package=str(package))
+        lab.inventory("inventory", package=f"../{package.name}")  # from the inventory's folder
         yield lab
     finally:
         fleet.down()

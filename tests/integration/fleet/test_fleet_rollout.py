@@ -11,18 +11,22 @@ import pytest
 
 from archonctl.fleet.facts import facts_file, facts_folder
 from archonctl.host.load import read_profile
-from support.fleet_lab import HOLDS, NAME, SHORT, UNIT, Lab, lab
+from support.fleet_lab import HOLDS, NAME, SECRET, SHORT, UNIT, Lab, lab
 
 __all__ = ["lab"]
 pytestmark = [pytest.mark.systemd, pytest.mark.engine, pytest.mark.timeout(900)]
 QUICK = ("--verify", "admission")
+WAITS = "until [ -e /srv/turn/go ]; do sleep 0.1; done"
 UNTOUCHED = {"touched": False, "changed": False}
 
 
 def test_a_first_rollout_installs_starts_and_verifies_and_the_same_again_changes_nothing(lab: Lab) -> None:
     lab.declare()
+    lab.keep_secret("inventory", "h1", "/etc/archon/kept.key")
     done = lab.controller("apply", "inventory", *QUICK)
     assert (done.code, done.words) == (0, dict.fromkeys(("h1", "h2", "h3"), "holds")), done.talk
+    assert lab.fleet.boxes["h1"]("stat", "-c", "%a %U %G", "/etc/archon/kept.key") == "640 root archon"
+    assert SECRET not in done.talk + str(done.value)
     assert [each["endpoints"][0]["outcome"] for each in done.value["hosts"]] == ["applied"] * 3
     before = lab.fleet.boxes["h1"].show(UNIT, "MainPID", "InvocationID")
     again = lab.controller("apply", "inventory", *QUICK, "--limit", "h1")
@@ -86,6 +90,8 @@ def test_an_upgrade_that_breaks_on_one_host_is_undone_there_and_goes_no_further(
     assert [now[host]["word"] for host in now] == ["holds"] * 3
     assert [now[host]["release"] == old[host] for host in now] == [False, True, True]
     assert "/srv/turn/new" not in lab.fleet.boxes["h2"]("cat", f"/etc/archon/{NAME}.toml")
+    back = lab.controller("rollback", "plain", *QUICK, "--limit", "h1", "--to", old["h1"][:8])
+    assert (back.code, back.words, lab.status("h1")["release"]) == (0, {"h1": "holds"}, old["h1"]), back.talk
 
 
 def test_a_refused_key_and_a_host_that_is_cut_off_are_told_apart_and_hide_nobody_else(lab: Lab) -> None:
@@ -99,24 +105,23 @@ def test_a_refused_key_and_a_host_that_is_cut_off_are_told_apart_and_hide_nobody
     assert status.host("h2")["fault"]["code"] == "fleet-key-refused"
     assert status.host("h3")["fault"]["code"] == "fleet-host-unreachable"
     lab.declare()
-    done = lab.controller("apply", "refused", *QUICK, "--canary", "h2")
-    assert (done.code, done.words) == (3, {"h2": "unreachable", "h1": "untouched", "h3": "untouched"}), done.talk
+    done = lab.controller("apply", "refused", *QUICK, "--canary", "h2", "--limit", "h1,h2")
+    assert (done.code, done.words) == (3, {"h2": "unreachable", "h1": "untouched"}), done.talk
 
 
 def test_where_one_host_is_refused_beforehand_nothing_is_touched_anywhere(lab: Lab) -> None:
-    before = {host: lab.status(host)["release"] for host in lab.fleet.boxes}
+    before = lab.status("h1")["release"]
     (lab.fleet.folder / "worse").mkdir(exist_ok=True)
     text = (lab.fleet.folder / f"{NAME}.toml").read_text().replace("threads = 1", "no-such-knob = 1")
     (lab.fleet.folder / "worse" / f"{NAME}.toml").write_text(text)
-    done = lab.controller("apply", lab.inventory("worse.ini", h3=f"worse/{NAME}.toml"), *QUICK)
-    assert (done.code, done.words) == (2, {"h1": "untouched", "h2": "untouched", "h3": "refused"}), done.talk
+    done = lab.controller("apply", lab.inventory("worse.ini", h3=f"worse/{NAME}.toml"), "--limit", "h1,h3")
+    assert (done.code, done.words) == (2, {"h1": "untouched", "h3": "refused"}), done.talk
     assert done.host("h3")["fault"]["code"] == "knob-unknown"
-    assert {host: lab.status(host)["release"] for host in lab.fleet.boxes} == before
+    assert lab.status("h1")["release"] == before
 
 
 def test_a_second_operator_hears_who_is_at_it_and_disturbs_nothing(lab: Lab) -> None:
-    waiting = f"until [ -e /srv/turn/go ]; do sleep 0.1; done; {HOLDS}"
-    lab.declare(lab.wrapper("slow", {"h1": waiting, "h2": HOLDS, "h3": HOLDS}))
+    lab.declare(lab.wrapper("slow", {"h1": f"{WAITS}; {HOLDS}", "h2": HOLDS, "h3": HOLDS}))
     first = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h3")
     lab.wait_phase("h1", "starting")
     same = lab.controller("apply", "plain", *QUICK)
@@ -126,25 +131,28 @@ def test_a_second_operator_hears_who_is_at_it_and_disturbs_nothing(lab: Lab) -> 
     assert (second.code, set(second.words.values())) == (5, {"busy"}), second.talk
     assert {each["fault"]["code"] for each in second.value["hosts"]} == {"fleet-busy"}
     assert second.host("h3")["busy_with"] == "alice@one"
-    lab.fleet.boxes["h1"]("rm", "/run/archon/fleet/.lease.json")  # as if it had come from elsewhere: the lock is left
-    third = lab.controller.by("bob@two")("apply", "plain", *QUICK, "--limit", "h1")
+    third = lab.controller.by("bob@two")(
+        "rollback", "plain", *QUICK, "--limit", "h1", "--take-over"
+    )  # the lock is left
     assert (third.code, third.words, third.host("h1")["touched"]) == (5, {"h1": "busy"}, False), third.talk
     assert third.host("h1")["fault"]["code"] == "up-in-progress"
     assert third.host("h1")["busy_with"].endswith(", alice@one")
     lab.fleet.boxes["h1"]("touch", "/srv/turn/go")
     done = lab.controller.finish(first)
     assert (done.code, set(done.words.values())) == (0, {"holds"}), done.talk
+    lab.fleet.boxes["h1"]("rm", "/srv/turn/go")
 
 
 def test_ctrl_c_says_what_was_done_where_and_the_host_in_flight_comes_to_its_own_end(lab: Lab) -> None:
     old = lab.status("h1")["release"]
-    lab.declare(lab.wrapper("slow", dict.fromkeys(lab.fleet.boxes, f"sleep 10; {HOLDS}")))
+    lab.declare(lab.wrapper("slow", dict.fromkeys(("h1", "h2"), f"{WAITS}; {HOLDS}")))
     process = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h2")
     lab.wait_phase("h1", "starting")
     process.send_signal(signal.SIGINT)
     done = lab.controller.finish(process)
     assert (done.code, done.words) == (130, {"h1": "in flight", "h2": "untouched"}), done.talk
     assert done.host("h1")["touched"] is True
+    lab.fleet.boxes["h1"]("touch", "/srv/turn/go")
     lab.wait_quiet("h1")
     now = lab.status("h1")
     assert (now["word"], now["release"] != old) == ("holds", True)
