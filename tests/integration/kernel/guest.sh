@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Runs within the virtual machine, as root. Each look at the kernel is a file in /mnt/out/facts.
 # shellcheck disable=SC2016 # what units and other shells expand
-# PREFLIGHT and UNIT are set by the lines that the test puts before this text.
+# PREFLIGHT, UNIT and GUARD are set by the lines that the test puts before this text.
 knob=/sys/module/ttm/parameters/pages_limit
 place=/var/lib/archon-kernel-test
 facts=/mnt/out/facts
@@ -157,3 +157,23 @@ date -s '-800 days' >/dev/null
 sleep 1
 fact oom-after-clock-steps systemctl show archon@oom -p ActiveState -p Result -p NRestarts
 fact oom-said-after wc -l /run/oom-said
+
+# the guard's unit with keys that only root can read: what its account sees of them
+getent passwd archon-guard || useradd --system archon-guard
+install -m 600 /dev/stdin $place/guard.keys <<<'alice:sk-alice-0123456789'
+install -m 644 "$GUARD" /run/systemd/system/archon-guard@.service
+install -d /run/systemd/system/archon-guard@vm.service.d
+cat >/run/systemd/system/archon-guard@vm.service.d/keys.conf <<UNIT
+[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+Restart=no
+LoadCredential=keys:$place/guard.keys
+ExecStart=
+ExecStart=/bin/sh -c 'id -un; ls "\$CREDENTIALS_DIRECTORY"; cat "\$CREDENTIALS_DIRECTORY/keys"; cat $place/guard.keys'
+StandardOutput=file:$facts/guard-credential
+StandardError=null
+UNIT
+systemctl daemon-reload
+fact guard-started systemctl start archon-guard@vm

@@ -174,3 +174,7 @@ def test_root_without_a_capability_raises_the_limit_through_one_writable_mount(f
     assert facts["pod"].endswith("ttm-preflight: ok vm\nexit=0\n")
     assert number(facts, "pod-raised") == 1200 * 256
     assert "Read-only file system" in facts["pod-writes-elsewhere"]
+
+
+def test_the_guards_account_reads_its_keys_as_a_credential_and_not_the_file_itself(facts: Facts) -> None:
+    assert facts["guard-credential"].split() == ["archon-guard", "keys", "alice:sk-alice-0123456789"]
