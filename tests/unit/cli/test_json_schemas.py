@@ -131,6 +131,7 @@ VERBS = {
     "watch",
     "tiers-plan",
     "tiers-status",
+    "guard",
     "fleet-plan",
     "fleet-gate",
     "fleet-route",
