@@ -176,6 +176,7 @@ def test_slow_connections_do_not_keep_others_out(pair: tuple[EchoEngine, Guarded
     finally:
         for each in slow:
             each.close()
+    wait_for(lambda: not guard.server.server_state.connections)  # or the next test finds it full
 
 
 def test_a_client_that_does_not_read_is_cut_off_and_so_is_its_request(pair: tuple[EchoEngine, Guarded]) -> None:
