@@ -1,7 +1,8 @@
 """A scrape of 20 endpoints, each with a guard and a busy engine: how long it takes, and how much memory there is.
 
-Asked as Prometheus asks (OpenMetrics, gzip). Beside it, in the same run: a trivial exporter of prometheus-client, with
-as many gauges. CPU is that of the whole process, its client included: it tells more than the clock where others work.
+Asked as Prometheus asks (OpenMetrics, gzip), with nothing new and with other values of every engine each time. Beside
+it, in the same run: a trivial exporter of prometheus-client, with as many gauges. CPU is that of the whole process, its
+client included: it tells more than the clock where others work.
 
 usage: python benchmarks/exporter_scrape.py [ENDPOINTS [SCRAPES]]
 """
@@ -13,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -59,9 +61,9 @@ def install(root: Path, count: int) -> list[Installed]:
     return found
 
 
-def busy(board: Board, name: str) -> None:
+def busy(board: Board, name: str, value: float = 0.5) -> None:
     """What no look can see here: an engine that runs, a journal that was read, a guard."""
-    board.put(name, "engine", [sample(row.metric, name, value=0.5) for row in engine_samples("radiance")])
+    board.put(name, "engine", [sample(row.metric, name, value=value) for row in engine_samples("radiance")])
     failed = [(name, *said) for said in tellers("radiance")]
     lines = [sample("archon_memory_failures_total", *each, value=3) for each in failed]
     lines += [sample("archon_memory_failure_timestamp_seconds", *each, value=1.78e9) for each in failed]
@@ -76,11 +78,12 @@ def p99(seconds: list[float]) -> float:
     return sorted(seconds)[min(len(seconds) - 1, int(0.99 * len(seconds)))]
 
 
-def timed(url: str, scrapes: int, label: str) -> list[float]:
-    """Seconds of each scrape of ``url``."""
+def timed(url: str, scrapes: int, label: str, before: Callable[[int], None] = lambda _number: None) -> list[float]:
+    """Seconds of each scrape of ``url``; ``before`` each of them something happens that is not counted."""
     seconds, cpu = list[float](), list[float]()
     size = 0
-    for _ in range(scrapes):
+    for number in range(scrapes):
+        before(number)
         began, began_cpu = time.perf_counter(), time.process_time()
         with urlopen(Request(url, headers=AS_PROMETHEUS)) as answer:
             size = len(answer.read())
@@ -104,8 +107,15 @@ def main(endpoints: int = 20, scrapes: int = 300) -> None:
             busy(board, each.name)
         samples = len(board.samples())
         print(f"{endpoints} endpoints, {samples:,} samples, {rss_mib():.0f} MiB resident")
+
+        def moved(number: int) -> None:
+            for each in found:
+                busy(board, each.name, number)
+
         with serving(board, "127.0.0.1", 0) as port:
-            ours = timed(f"http://127.0.0.1:{port}/metrics", scrapes, "archonctl exporter")
+            url = f"http://127.0.0.1:{port}/metrics"
+            timed(url, scrapes, "archonctl exporter, nothing new")
+            ours = timed(url, scrapes, "archonctl exporter, engines moved", moved)
         print(f"after {scrapes} scrapes {rss_mib():.0f} MiB resident")
         registry = CollectorRegistry()
         gauge = Gauge("other", "As many samples", ["a", "b", "c"], registry=registry)

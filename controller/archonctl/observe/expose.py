@@ -20,14 +20,21 @@ class BoardCollector(Collector):
         self._board = board
         self._always = tuple(always)
 
-    def collect(self) -> Iterator[Metric]:
-        """Every metric that has a sample."""
+    def by_metric(self) -> Iterator[tuple[str, list[Sample]]]:
+        """The samples of each metric that has some."""
         by_name: dict[str, list[Sample]] = {}
         for each in (*self._always, *self._board.samples()):
             by_name.setdefault(each.metric, []).append(each)
-        for row in catalogue.metrics().values():
-            if found := by_name.get(row.name):
-                yield _family(row, found)
+        return ((name, by_name[name]) for name in catalogue.metrics() if name in by_name)
+
+    @staticmethod
+    def family(name: str, samples: Iterable[Sample]) -> Metric:
+        """One metric of the table with its samples."""
+        return _family(catalogue.metrics()[name], samples)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric that has a sample."""
+        return (self.family(name, samples) for name, samples in self.by_metric())
 
     def describe(self) -> Iterator[Metric]:
         """What may come: asked once, when the collector is registered."""
