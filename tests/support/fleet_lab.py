@@ -143,9 +143,11 @@ class Lab:
         found: dict[str, Any] = json.loads(self.fleet.boxes[host].run("archonctl", "status", NAME, "--json").stdout)
         return found["endpoints"][0]
 
-    def wait_phase(self, host: str, phase: str) -> None:
-        """Until a change on the host is that far."""
-        for _ in range(1500):
+    def wait_phase(self, host: str, phase: str, rollout: subprocess.Popen[str]) -> None:
+        """Until a change on the host is that far; not longer than the rollout itself."""
+        for _ in range(3000):
+            if rollout.poll() is not None:
+                pytest.fail(f"{host} never was {phase}: {rollout.communicate()}")
             if f'"phase": "{phase}"' in self.fleet.boxes[host].run("cat", f"/var/lib/archon/{NAME}/apply.json").stdout:
                 return
             time.sleep(0.02)

@@ -123,7 +123,7 @@ def test_where_one_host_is_refused_beforehand_nothing_is_touched_anywhere(lab: L
 def test_a_second_operator_hears_who_is_at_it_and_disturbs_nothing(lab: Lab) -> None:
     lab.declare(lab.wrapper("slow", {"h1": f"{WAITS}; {HOLDS}", "h2": HOLDS, "h3": HOLDS}))
     first = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h3")
-    lab.wait_phase("h1", "starting")
+    lab.wait_phase("h1", "starting", first)
     same = lab.controller("apply", "plain", *QUICK)
     assert (same.code, same.value["error"]["code"]) == (5, "fleet-busy")
     assert "alice@one" in same.value["error"]["message"]
@@ -147,7 +147,7 @@ def test_ctrl_c_says_what_was_done_where_and_the_host_in_flight_comes_to_its_own
     old = lab.status("h1")["release"]
     lab.declare(lab.wrapper("slow", dict.fromkeys(("h1", "h2"), f"{WAITS}; {HOLDS}")))
     process = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h2")
-    lab.wait_phase("h1", "starting")
+    lab.wait_phase("h1", "starting", process)
     process.send_signal(signal.SIGINT)
     done = lab.controller.finish(process)
     assert (done.code, done.words) == (130, {"h1": "in flight", "h2": "untouched"}), done.talk
@@ -162,7 +162,7 @@ def test_a_host_that_is_killed_while_it_is_changed_ends_the_rollout(lab: Lab) ->
     old = lab.status("h3")["release"]
     lab.declare(lab.wrapper("dying", {"h1": HOLDS, "h2": f"sleep 100; {HOLDS}", "h3": HOLDS}))
     process = lab.controller.start("apply", "plain", *QUICK)
-    lab.wait_phase("h2", "starting")
+    lab.wait_phase("h2", "starting", process)
     lab.fleet.boxes["h2"].kill()
     done = lab.controller.finish(process)
     assert (done.code, done.words) == (3, {"h1": "holds", "h2": "unreachable", "h3": "untouched"}), done.talk

@@ -111,6 +111,8 @@ def test_only_a_host_that_was_leased_has_to_be_let_go(status: str, leased: bool)
     assert follower.leased is True
     follower.see(line("archon_lease", status=status))
     assert follower.leased is leased
+    follower.see(line("archon_lease", "Let the host go where any host is refused", status="skipped"))
+    assert follower.leased is leased
 
 
 def test_a_host_that_is_lost_while_it_is_changed_stays_touched() -> None:

@@ -58,7 +58,7 @@ class HostFollower:
         """One more."""
         self._first = self._first or what.at
         self._last = max(self._last, what.at)
-        if what.module == "archon_lease":
+        if what.module == "archon_lease" and what.status != "skipped":
             self.leased = what.status == "ok"
         if what.kind == "begin":
             self.running = what.task
