@@ -98,6 +98,9 @@ def test_why_a_host_cannot_be_reached_is_told_apart(said: str, code: str) -> Non
 def test_a_host_that_gives_no_root_is_refused_with_what_to_set(said: str) -> None:
     found = after(line("archon_lease", status="failed", msg=f"{said}"))
     assert (found.word, found.exit_code, found.fault and found.fault.code) == ("refused", 5, "fleet-become-refused")
+    silent = after(line("archon_lease", status="failed", msg="no json", module_stderr=f"1\n/bin/sh: 1: {said}\n"))
+    assert silent.fault is not None
+    assert (silent.fault.code, said in silent.fault.message) == ("fleet-become-refused", True)
     error = {"code": "state-unwritable", "message": "m", "where": "/run/archon", "hint": "root is needed"}
     unwritable = after(line("archon_lease", status="failed", error=error, exit_code=5))
     assert (unwritable.word, unwritable.fault and unwritable.fault.hint) == ("refused", "root is needed")

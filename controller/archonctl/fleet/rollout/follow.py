@@ -19,7 +19,7 @@ _HOLDER = re.compile(r"archonctl \(([^)]*)\)")
 _STATUS_BROKEN = frozenset({"down", "broken", "half done"})
 _BOUND = 2000
 
-_BECOME = r"^sudo: |(incorrect|missing) \w+ password"
+_BECOME = r"\bsudo: |(incorrect|missing) \w+ password"
 _SSH = (
     (r"permission denied|too many authentication failures|invalid/incorrect (password|username)", "fleet-key-refused"),
     (r"host key verification failed|remote host identification has changed", "fleet-host-key-unknown"),
@@ -193,7 +193,8 @@ class HostFollower:
             self._set("no evidence", 3, Fault("fleet-endpoint-not-holding", f"{name}: not compared: {what}"))
 
     def _failed(self, what: Happening) -> None:
-        message = without_secrets(what.text("msg"))[:_BOUND] or "no reason given"
+        said = what.text("module_stderr").strip().splitlines()  # where the module did not come to an answer
+        message = without_secrets(": ".join(filter(None, (what.text("msg"), *said[-1:]))))[:_BOUND] or "no reason given"
         if "censored" in what.result:
             message = f"{what.task}: what was said is hidden, because API keys are in it"
         if what.task.startswith(HELD_BACK):
