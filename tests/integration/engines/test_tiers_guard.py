@@ -6,15 +6,16 @@ import json
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
 
-from conftest import RunCli
 from support.guard_process import stand, wait_for
 from support.tiering import story
 
 pytestmark = pytest.mark.engine
+RunCli = Callable[..., Any]
 
 
 def ask(url: str, prompt: str, *, stream: bool = False) -> tuple[str, int]:

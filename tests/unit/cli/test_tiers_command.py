@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from archonctl.tiers.store import Store
-from conftest import RunCli
 from support.staged import specs, stage
+
+RunCli = Callable[..., Any]
 
 DECLARATION = """
 [contract]

@@ -124,7 +124,7 @@ def test_an_endpoint_that_is_down_unverified_or_half_done_is_drift(simd: Simd) -
 def test_a_model_file_that_was_touched_is_drift(simd: Simd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(b"12")
-    monkeypatch.setattr(around, "_model", lambda _path: {"model_bytes": file.stat().st_size})
+    monkeypatch.setattr(around, "model_facts", lambda _path: {"model_bytes": file.stat().st_size})
     verdict = judged(simd)
     file.write_bytes(b"123")
     assert codes(simd, verdict) == ["drift-model"]

@@ -33,13 +33,19 @@ Plan = Callable[..., TiersPlan]
 
 
 @pytest.fixture
-def planned(repository: Path) -> Plan:
+def tiny_model(tiny_gguf: Callable[..., Path]) -> Path:
+    """As ``scripts/quickstart`` makes it for env/tiny.toml: 12 KiB of KV cache a token."""
+    return tiny_gguf("qwen2", layers=24, heads=2, kv_heads=2, head_dim=64, hidden=128, ff=16)
+
+
+@pytest.fixture
+def planned(repository: Path, tiny_model: Path) -> Plan:
     """``planned(name, evidence, to="", **keys)``: the answer for a declaration of ``env/`` with keys changed."""
 
     def make(name: str, evidence: Evidence = Evidence(), to: str = "", **keys: object) -> TiersPlan:  # noqa: B008
-        loaded = load_endpoint(
-            repository / "env" / f"{name}.toml", {k.replace("__", "."): v for k, v in keys.items()}, {}
-        )
+        given = {k.replace("__", "."): v for k, v in keys.items()}
+        given |= {"model.path": str(tiny_model)} if name == "tiny" else {}
+        loaded = load_endpoint(repository / "env" / f"{name}.toml", given, {})
         with loaded.placing():
             plan, host = plan_endpoint(loaded), load_host(loaded)
             return explain(name, loaded.endpoint, plan, host, evidence, to_version=to)
@@ -242,9 +248,10 @@ def test_the_file_system_of_a_folder_is_that_of_the_nearest_mount(tmp_path: Path
     assert room.free_bytes > 0
 
 
-def test_a_token_weighs_what_the_plans_law_says(repository: Path) -> None:
+def test_a_token_weighs_what_the_plans_law_says(repository: Path, tiny_model: Path) -> None:
     for name, each, state in (("archon", 14_976.0, 220 * MIB), ("tiny", 12_288.0, 0)):
-        loaded = load_endpoint(repository / "env" / f"{name}.toml", {}, {})
+        given = {"model.path": str(tiny_model)} if name == "tiny" else {}
+        loaded = load_endpoint(repository / "env" / f"{name}.toml", given, {})
         with loaded.placing():
             price = kv_price(plan_endpoint(loaded))
         assert price is not None
