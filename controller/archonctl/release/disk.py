@@ -111,6 +111,18 @@ def open_unlinked(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
+def read_plain(path: Path, limit_bytes: int = 4 << 20) -> bytes:
+    """A plain file's content: no link is followed, and no more than the limit read. Raises OSError."""
+    number = open_unlinked(path)
+    with os.fdopen(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise OSError(0, "it is not a plain file")
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise OSError(0, f"it has more than {limit_bytes:,} bytes")
+    return content
+
+
 def _same(path: Path, file: ReleaseFile) -> bool:
     handle = open_unlinked(path)
     try:

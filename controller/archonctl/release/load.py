@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,9 @@ from pydantic import ValidationError
 from archonctl.deployment.load import LoadedEndpoint
 from archonctl.deployment.schema import Endpoint
 from archonctl.errors import HostRefusal
-from archonctl.release.disk import open_unlinked
+from archonctl.release.disk import read_plain
 from archonctl.release.render import DECLARATION_FILE
 from archonctl.release.values import MANIFEST, SCHEMA
-
-FILE_LIMIT_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ def load_release(folder: Path) -> StoredRelease:
     """
     place = Path(os.path.realpath(folder))
     try:
-        manifest = _read(place / MANIFEST)
+        manifest = read_plain(place / MANIFEST)
     except FileNotFoundError:
         hint = "archonctl apply NAME puts one there"
         raise HostRefusal("release-missing", "there is no release", where=str(folder), hint=hint) from None
@@ -73,24 +70,12 @@ def _checked(place: Path, name: str, digest: str) -> bytes:
     if "/" in name or name in ("", ".", ".."):
         raise _damaged(place / MANIFEST, f"it lists {name[:60]!a}, which is no file name")
     try:
-        content = _read(place / name)
+        content = read_plain(place / name)
     except OSError as err:
         raise _damaged(place / name, err.strerror or str(err)) from None
     actual = hashlib.sha256(content).hexdigest()
     if actual != digest:
         raise _damaged(place / name, f"its digest is {actual[:16]}, the manifest says {digest[:16]}")
-    return content
-
-
-def _read(path: Path) -> bytes:
-    """A plain file's content. No link is followed and no more than the limit read."""
-    number = open_unlinked(path)
-    with os.fdopen(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise OSError(0, "it is not a plain file")
-        content = file.read(FILE_LIMIT_BYTES + 1)
-    if len(content) > FILE_LIMIT_BYTES:
-        raise OSError(0, f"it has more than {FILE_LIMIT_BYTES:,} bytes")
     return content
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +26,7 @@ from archonctl.host.load import load_host
 from archonctl.host.save import profile_text
 from archonctl.plan.as_json import plan_json
 from archonctl.plan.values import Plan
-from archonctl.release.disk import open_unlinked, sync_folder, write_file
+from archonctl.release.disk import read_plain, sync_folder, write_file
 from archonctl.release.store import DIGEST_CHARS
 from archonctl.release.values import ReleaseFile, to_json
 from archonctl.service.apply_rooms import render
@@ -38,7 +36,6 @@ from archonctl.service.plan_here import plan_here
 from archonctl.service.surroundings import file_digest, model_facts, program_facts
 
 SCHEMA = "archonctl.saved-plan/1"
-_LIMIT_BYTES = 4 << 20
 
 Facts = dict[str, str]
 
@@ -107,7 +104,7 @@ def save_plan(loaded: LoadedEndpoint, plan: Plan, path: Path, environ: Mapping[s
 def read_saved_plan(path: Path) -> SavedPlan:
     """What ``save_plan`` wrote. Raises DeclarationError ``saved-plan-invalid``."""
     try:
-        value = json.loads(_content(path))
+        value = json.loads(read_plain(path))
         schema = value["schema"]
         if schema != SCHEMA:
             raise _invalid(path, f"its schema is {str(schema)[:60]!a}, expected {SCHEMA}")
@@ -206,20 +203,9 @@ def _current(installed: Installed) -> str:
 
 def _is_plan(path: Path) -> bool:
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        value = json.loads(_content(path))
+        value = json.loads(read_plain(path))
         return isinstance(value, dict) and value.get("schema") == SCHEMA
     return False
-
-
-def _content(path: Path) -> bytes:
-    number = open_unlinked(path)
-    with os.fdopen(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise OSError(0, "it is not a plain file")
-        content = file.read(_LIMIT_BYTES + 1)
-    if len(content) > _LIMIT_BYTES:
-        raise OSError(0, f"it has more than {_LIMIT_BYTES:,} bytes")
-    return content
 
 
 def _invalid(path: Path, why: str) -> DeclarationError:
