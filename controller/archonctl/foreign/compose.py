@@ -15,6 +15,7 @@ import yaml
 
 from archonctl.errors import UsageError
 from archonctl.foreign.words import Command, Setting, Unread, Word
+from archonctl.foreign.yaml_text import reading_yaml
 
 _EXPRESSION = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\$[A-Za-z_][A-Za-z0-9_]*")
 _MARK = re.compile("[\ue000\ue001]([0-9]+)\ue002")
@@ -53,17 +54,8 @@ class Compose:
 
 def read_compose(text: str, where: str) -> Compose:
     """Read a compose file. Raises UsageError ``foreign-file-malformed`` for what is no YAML or has no services."""
-    try:
+    with reading_yaml(where):
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as err:
-        mark = err.problem_mark or err.context_mark
-        place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
-        raise UsageError(
-            "foreign-file-malformed", f"not valid YAML: {err.problem or err.context}", where=place
-        ) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as err:
-        message = "nested too deeply" if isinstance(err, RecursionError) else str(err).splitlines()[0][:200]
-        raise UsageError("foreign-file-malformed", f"not valid YAML: {message}", where=where) from None
     reader = _Reader(text)
     services = [
         (k, node) for key, node in reader.items(root) if key.text == "services" for k, node in reader.items(node)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import yaml
 
-from archonctl.errors import UsageError
 from archonctl.foreign.words import Command, Setting, Word
+from archonctl.foreign.yaml_text import reading_yaml
 
 NODE_LIMIT = 20_000
 _DEPTH = 32
@@ -36,18 +36,9 @@ class PodContainer:
 
 def read_manifest(text: str, where: str) -> tuple[PodContainer, ...]:
     """The containers of every document. Raises UsageError ``foreign-file-malformed`` for what is no YAML."""
-    try:
+    with reading_yaml(where):
         roots = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         return tuple(each for root in roots for each in _Reader().containers(root))
-    except yaml.MarkedYAMLError as err:
-        mark = err.problem_mark or err.context_mark
-        place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
-        raise UsageError(
-            "foreign-file-malformed", f"not valid YAML: {err.problem or err.context}", where=place
-        ) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as err:
-        message = "nested too deeply" if isinstance(err, RecursionError) else str(err).splitlines()[0][:200]
-        raise UsageError("foreign-file-malformed", f"not valid YAML: {message}", where=where) from None
 
 
 class _Reader:
