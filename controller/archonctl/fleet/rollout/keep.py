@@ -33,11 +33,3 @@ def keep_facts(folder: Path, host: str, facts: Mapping[str, Any], at: float) -> 
     except (OSError, HostRefusal) as err:
         return f"{host}: its facts were not kept: {err}"
     return ""
-
-
-def facts_age_s(folder: Path, host: str) -> float | None:
-    """Seconds since the facts of a host were gathered; None where they never were."""
-    try:
-        return max(0.0, time.time() - facts_file(folder, host).stat().st_mtime)
-    except OSError:
-        return None
