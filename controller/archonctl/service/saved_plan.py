@@ -31,7 +31,7 @@ from archonctl.release.store import DIGEST_CHARS
 from archonctl.release.values import ReleaseFile, to_json
 from archonctl.service.apply_rooms import render
 from archonctl.service.installed import Installed
-from archonctl.service.place import SYSTEM, Place
+from archonctl.service.place import Place
 from archonctl.service.plan_here import plan_here
 from archonctl.service.surroundings import file_digest, model_facts, program_facts
 
@@ -131,12 +131,13 @@ def refuse_stale(saved: SavedPlan, environ: Mapping[str, str], *, user: bool = F
     plan = plan_here(saved.loaded)
     now = _facts(saved.loaded, plan, environ)
     mine, other = ("installed_user", "installed") if user else ("installed", "installed_user")
-    place = Place.of_user(environ) if user else SYSTEM
-    release = render(saved.loaded, Installed(saved.loaded.name, Path("/"), place).home, plan, user=user)
-    if now.get(mine) == release.digest[:DIGEST_CHARS]:
-        now[mine] = saved.facts.get(
-            mine, ""
-        )  # this very plan was applied, perhaps half: the same again is no other plan
+    release = now["release"]
+    if user:  # a user's own unit is rendered otherwise
+        place = Installed(saved.loaded.name, Path("/"), Place.of_user(environ))
+        release = render(saved.loaded, place.home, plan, user=True).digest
+    if now.get(mine) == release[:DIGEST_CHARS]:
+        # this very plan was applied, perhaps half: the same again is no other plan
+        now[mine] = saved.facts.get(mine, "")
     differs = [key for key in WORDS if key != other and saved.facts.get(key, "") != now.get(key, "")]
     if differs:
         raise StalePlan(saved, tuple(f"{WORDS[key]}: {_told(key, saved, now, environ)}" for key in differs))
