@@ -5,17 +5,13 @@ Every label is from a closed set: no client, no path, no model.
 
 from __future__ import annotations
 
-import functools
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.resources import files
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from archonctl.guard.need import budget_tokens, slots_of
 from archonctl.guard.values import Capacity, Refusal
+from archonctl.observe.instruments import Instruments
 
 Outcome = Literal["attempted", "succeeded", "failed"]
 How = Literal["bound", "exact", "cached", "failed"]
@@ -27,49 +23,30 @@ _BUCKETS = (0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 _UNKNOWN = float("nan")
 
 
-@dataclass(frozen=True)
-class Metric:
-    """One row of the table."""
-
-    name: str
-    kind: Literal["gauge", "counter", "histogram"]
-    labels: tuple[str, ...]
-    help: str
-    absent: str = ""
-
-
-@functools.cache
-def table() -> Mapping[str, Metric]:
-    """Every metric by its name."""
-    text = files("archonctl.guard").joinpath("metrics.toml").read_text(encoding="utf-8")
-    rows = tomllib.loads(text)["metric"]
-    return {r["name"]: Metric(r["name"], r["kind"], tuple(r["labels"]), r["help"], r.get("absent", "")) for r in rows}
-
-
 class GuardMetrics:
     """The metrics of one guard, in a registry of their own."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a time beside each counter, which no table has
         self.registry = CollectorRegistry()
-        self._capacity = self._gauge("archon_guard_capacity_tokens")
-        self._slots = self._gauge("archon_guard_capacity_slots")
-        self._known = self._gauge("archon_guard_capacity_known")
-        self._want = self._gauge("archon_guard_plan_want_tokens")
-        self._budget = self._gauge("archon_guard_plan_budget_tokens")
-        self._margin = self._gauge("archon_guard_plan_margin_tokens")
-        self._held = self._gauge("archon_guard_held_tokens")
-        self._high_water = self._gauge("archon_guard_held_high_water_tokens")
-        self._in_flight = self._gauge("archon_guard_in_flight_requests")
-        self._waiting = self._gauge("archon_guard_waiting_requests")
-        self._admitted = self._counter("archon_guard_admitted_total")
-        self._passed = self._counter("archon_guard_passed_unknown_total")
-        self._refused = self._counter("archon_guard_refusals_total")
-        self._left = self._counter("archon_guard_left_waiting_total")
-        row = table()["archon_guard_queue_seconds"]
-        self._queue = Histogram(row.name, row.help, row.labels, registry=self.registry, buckets=_BUCKETS)
-        self._counts = self._counter("archon_guard_counts_total")
-        self._retries = self._counter("archon_guard_retries_total")
+        made = Instruments("guard", self.registry)
+        self._capacity = made.gauge("archon_guard_capacity_tokens")
+        self._slots = made.gauge("archon_guard_capacity_slots")
+        self._known = made.gauge("archon_guard_capacity_known")
+        self._want = made.gauge("archon_guard_plan_want_tokens")
+        self._budget = made.gauge("archon_guard_plan_budget_tokens")
+        self._margin = made.gauge("archon_guard_plan_margin_tokens")
+        self._held = made.gauge("archon_guard_held_tokens")
+        self._high_water = made.gauge("archon_guard_held_high_water_tokens")
+        self._in_flight = made.gauge("archon_guard_in_flight_requests")
+        self._waiting = made.gauge("archon_guard_waiting_requests")
+        self._admitted = made.counter("archon_guard_admitted_total")
+        self._passed = made.counter("archon_guard_passed_unknown_total")
+        self._refused = made.counter("archon_guard_refusals_total")
+        self._left = made.counter("archon_guard_left_waiting_total")
+        self._queue = made.histogram("archon_guard_queue_seconds", _BUCKETS)
+        self._counts = made.counter("archon_guard_counts_total")
+        self._retries = made.counter("archon_guard_retries_total")
         for reason in REASONS:
             self._passed.labels(reason)
         for how in HOWS:
@@ -77,14 +54,6 @@ class GuardMetrics:
         for outcome in OUTCOMES:
             self._retries.labels(outcome)
         self.limits(Capacity())
-
-    def _gauge(self, name: str) -> Gauge:
-        row = table()[name]
-        return Gauge(name, row.help, row.labels, registry=self.registry)
-
-    def _counter(self, name: str) -> Counter:
-        row = table()[name]
-        return Counter(name, row.help, row.labels, registry=self.registry)
 
     def limits(self, capacity: Capacity) -> None:
         """What requests are held against from now on."""

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import tomllib
-from collections.abc import Mapping
-from importlib.resources import files
+from prometheus_client import CollectorRegistry
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
-
-
-@functools.cache
-def table() -> Mapping[str, Mapping[str, object]]:
-    """Every metric by its name."""
-    rows = tomllib.loads(files("archonctl.tiers").joinpath("metrics.toml").read_text(encoding="utf-8"))["metric"]
-    return {row["name"]: row for row in rows}
+from archonctl.observe.instruments import Instruments
 
 
 class TierCounts:
     """The metrics of one executor, in the registry that is given."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._moves = self._counter(registry, "archon_tiers_moves_total")
-        self._bytes = self._counter(registry, "archon_tiers_moved_bytes_total")
-        self._seconds = self._counter(registry, "archon_tiers_move_seconds_total")
-        self._failures = self._counter(registry, "archon_tiers_failures_total")
-        self._requests = self._counter(registry, "archon_tiers_requests_total")
-        self._kept = self._counter(registry, "archon_tiers_kept_tokens_total")
-        self._again = self._counter(registry, "archon_tiers_reprefilled_tokens_total")
-        self._staged = self._gauge(registry, "archon_tiers_staged_bytes")
-        self._files = self._gauge(registry, "archon_tiers_staged_conversations")
-        self._usable = self._gauge(registry, "archon_tiers_usable")
+        made = Instruments("tiers", registry)
+        self._moves = made.counter("archon_tiers_moves_total")
+        self._bytes = made.counter("archon_tiers_moved_bytes_total")
+        self._seconds = made.counter("archon_tiers_move_seconds_total")
+        self._failures = made.counter("archon_tiers_failures_total")
+        self._requests = made.counter("archon_tiers_requests_total")
+        self._kept = made.counter("archon_tiers_kept_tokens_total")
+        self._again = made.counter("archon_tiers_reprefilled_tokens_total")
+        self._staged = made.gauge("archon_tiers_staged_bytes")
+        self._files = made.gauge("archon_tiers_staged_conversations")
+        self._usable = made.gauge("archon_tiers_usable")
 
     def moved(self, action: str, reason: str, size: int, seconds: float) -> None:
         """One move that was carried out."""
@@ -59,13 +50,3 @@ class TierCounts:
     def usable(self, yes: bool) -> None:
         """Whether conversations are moved for this engine at all."""
         self._usable.set(yes)
-
-    @staticmethod
-    def _counter(registry: CollectorRegistry, name: str) -> Counter:
-        row = table()[name]
-        return Counter(name, str(row["help"]), list(row["labels"]), registry=registry)  # type: ignore[call-overload]
-
-    @staticmethod
-    def _gauge(registry: CollectorRegistry, name: str) -> Gauge:
-        row = table()[name]
-        return Gauge(name, str(row["help"]), list(row["labels"]), registry=registry)  # type: ignore[call-overload]

@@ -10,11 +10,12 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from archonctl.guard.answers import error_body, error_headers, error_json
-from archonctl.guard.metrics import HOWS, OUTCOMES, REASONS, GuardMetrics, table
+from archonctl.guard.metrics import HOWS, OUTCOMES, REASONS, GuardMetrics
 from archonctl.guard.need import Need, TooLong
 from archonctl.guard.refusals import client_full, never_fits, not_now, queue_full
 from archonctl.guard.values import Ask, Capacity, Refusal
 from archonctl.guard.wait import Flight, ServiceTimes
+from archonctl.observe.instruments import rows
 
 
 def used() -> GuardMetrics:
@@ -31,9 +32,9 @@ def used() -> GuardMetrics:
 
 def test_the_table_and_the_code_agree() -> None:
     shown = {each.name: each for each in text_string_to_metric_families(generate_latest(used().registry).decode())}
-    rows = {row.name.removesuffix("_total"): row for row in table().values()}
-    assert set(shown) == set(rows)
-    for name, row in rows.items():
+    published = {row.name.removesuffix("_total"): row for row in rows("guard").values()}
+    assert set(shown) == set(published)
+    for name, row in published.items():
         assert (shown[name].type, shown[name].documentation) == (row.kind, row.help)
         for sample in shown[name].samples:
             assert set(sample.labels) - {"le"} == set(row.labels), sample
