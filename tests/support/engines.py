@@ -40,7 +40,7 @@ class Mark:
                 continue
         return found
 
-    def wait_until_gone(self, seconds: float = 30.0) -> list[int]:
+    def wait_until_gone(self, seconds: float = 60.0) -> list[int]:
         """What is left when nothing is, or when time is up."""
         end = time.monotonic() + seconds
         while (left := self.pids()) and time.monotonic() < end:
@@ -51,7 +51,7 @@ class Mark:
 Launch = Callable[..., EngineProcess]
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Poll until true; fails the test after ``seconds``."""
     end = time.monotonic() + seconds
     while not condition():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A stand-in for an engine that misbehaves on demand: ``fake_engine.py BEHAVIOUR [--port N] [--delay S]``.
+"""A stand-in for an engine that misbehaves on demand: ``fake_engine.py BEHAVIOUR [--port N] [--once FILE]``.
 
 Only what a test needs of an engine's outside: lines on stderr, a health path, an exit. For what an engine
 really prints and answers there is the real one.
@@ -22,13 +22,16 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def serve(port: int, delay_s: float, die_after_s: float | None, late_s: float | None) -> None:
-    """Health 503 until ``delay_s`` has passed, then 200; a last line only ``late_s`` after the first answer of 200."""
+def serve(port: int, delay_s: float, once: str, late_s: float | None) -> None:
+    """Health 503 until ``delay_s`` has passed and the file ``once`` is there, then 200.
+
+    A last line only ``late_s`` after the first answer of 200.
+    """
     began, late = time.monotonic(), [late_s] if late_s is not None else []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            ready = time.monotonic() - began >= delay_s
+            ready = time.monotonic() - began >= delay_s and (not once or os.path.exists(once))  # noqa: PTH110
             self.send_response(200 if ready else 503)
             self.end_headers()
             if ready and late:
@@ -40,8 +43,6 @@ def serve(port: int, delay_s: float, die_after_s: float | None, late_s: float | 
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     say(f"listening on http://127.0.0.1:{port}")
-    if die_after_s is not None:
-        threading.Timer(die_after_s, lambda: os._exit(9)).start()
     server.serve_forever()
 
 
@@ -51,7 +52,7 @@ def main() -> int:
     parser.add_argument("behaviour")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--delay", type=float, default=0.0)
-    parser.add_argument("--die-after", type=float)
+    parser.add_argument("--once", default="")
     parser.add_argument("--late", type=float)
     args = parser.parse_args()
     if args.behaviour == "crash":
@@ -80,13 +81,13 @@ def main() -> int:
                     time.sleep(1000)
                 os._exit(0)
         say("has a family")
-        serve(args.port, args.delay, args.die_after, args.late)
+        serve(args.port, args.delay, args.once, args.late)
     if args.behaviour == "flood":
         block = b"".join(b"line %d of a flood of words that nobody reads\n" % n for n in range(20000))
         if os.fork() == 0:
             while True:
                 os.write(2, block)
-        serve(args.port, args.delay, args.die_after, args.late)
+        serve(args.port, args.delay, args.once, args.late)
     if args.behaviour == "closed":
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the rest of this process
         os.close(1)
@@ -98,7 +99,7 @@ def main() -> int:
         say("listening, not answering")
         time.sleep(1000)
         listener.close()
-    serve(args.port, args.delay, args.die_after, args.late)
+    serve(args.port, args.delay, args.once, args.late)
     return 0
 
 

@@ -42,7 +42,7 @@ TimeoutStopSec=5
 """A unit that would restart for ever, so that what keeps it from that is seen."""
 
 
-def endpoint(folder: Path, port: int, timeout_s: int | None = 30, name: str = "tiny") -> LoadedEndpoint:
+def endpoint(folder: Path, port: int, timeout_s: int | None = 200, name: str = "tiny") -> LoadedEndpoint:
     """A declaration that listens on ``port``."""
     value = Endpoint(
         contract=Contract(seqs=1, len=1024),
@@ -113,7 +113,7 @@ def main() -> int:
     def tell(event: Event) -> None:
         print(event.phase, event.text, flush=True)
 
-    loaded = endpoint(Path(state), int(port), chosen.pop("timeout_s", 30))
+    loaded = endpoint(Path(state), int(port), chosen.pop("timeout_s", 200))
     environ = dict(os.environ) | {"ARCHON_STATE_DIR": state}
     try:
         result = up(loaded, Options(**{"run_as": "child"} | chosen), rooms=rooms, environ=environ, on_event=tell)

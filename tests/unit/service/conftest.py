@@ -30,7 +30,7 @@ def launch(mark: Mark, tmp_path: Path) -> Iterator[Launch]:
     """``launch("crash", "--port", "1", detach=True)`` starts a fake engine; ``launch(argv=(...))`` anything."""
     started: list[EngineProcess] = []
 
-    def start(*words: str, argv: tuple[str, ...] = (), grace_s: float = 1.0, **options: object) -> EngineProcess:
+    def start(*words: str, argv: tuple[str, ...] = (), grace_s: float = 30.0, **options: object) -> EngineProcess:
         argv = argv or (sys.executable, "-I", "-S", str(FAKE_ENGINE), *words)
         spec = StartSpec(argv, argv[0], mark.env, tmp_path / "boot.log", grace_s=grace_s, **options)  # type: ignore[arg-type]
         process = EngineProcess.launch(spec)

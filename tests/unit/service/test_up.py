@@ -13,18 +13,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from archonctl.errors import ArchonError, GateRefusal, HostRefusal, UsageError
-from archonctl.service.events import Event
-from archonctl.service.follow import EngineExited, EngineNotReady
+from archonctl.service.events import Event, OnEvent, ignore
+from archonctl.service.follow import Boot, EngineExited, EngineNotReady, follow
+from archonctl.service.launcher import Engine, start_engine
 from archonctl.service.lookup import boot_log, find_running, stop
 from archonctl.service.state import EndpointState
 from archonctl.service.up import up
 from archonctl.service.values import Options, UpResult
 from support import starts
-from support.engines import Mark
+from support.engines import Mark, wait_for
 
 Up = Callable[..., UpResult]
 
@@ -41,16 +43,21 @@ def run_up(tmp_path: Path, mark: Mark, free_port: int, events: list[Event]) -> U
     def run(
         *words: str,
         options: Options | None = None,
-        timeout_s: int = 30,
+        timeout_s: int = 200,
         on_verdict: Callable[[UpResult], None] | None = None,
+        on_event: OnEvent = ignore,
         **rooms: object,
     ) -> UpResult:
+        def tell(event: Event) -> None:
+            events.append(event)
+            on_event(event)
+
         return up(
             starts.endpoint(tmp_path, free_port, timeout_s),
             options or with_options(once=True),
             rooms=starts.fake_rooms(words, mark.value, **rooms),  # type: ignore[arg-type]
             environ={"ARCHON_STATE_DIR": str(tmp_path)},
-            on_event=events.append,
+            on_event=tell,
             on_verdict=on_verdict,
         )
 
@@ -63,13 +70,14 @@ def state(tmp_path: Path) -> EndpointState:
 
 
 def with_options(**changes: object) -> Options:
-    return dataclasses.replace(Options(run_as="child", grace_s=1.0), **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(Options(run_as="child", grace_s=30.0), **changes)  # type: ignore[arg-type]
 
 
 def test_once_goes_from_plan_to_verdict_and_stops(
-    run_up: Up, mark: Mark, events: list[Event], state: EndpointState
+    run_up: Up, mark: Mark, events: list[Event], state: EndpointState, tmp_path: Path
 ) -> None:
-    result = run_up("serve", "--delay", "0.3")
+    once = tmp_path / "once"
+    result = run_up("serve", "--once", str(once), on_event=lambda event: event.phase == "load" and once.touch())
     assert (result.verdict.word, result.ended) == ("holds", "stopped")
     assert result.exit is not None
     assert result.exit.signal == signal.SIGTERM
@@ -136,29 +144,49 @@ def test_an_unknown_plan_proceeds_and_is_said(run_up: Up, events: list[Event]) -
     ],
 )
 def test_an_engine_that_fails_at_boot_leaves_nothing(
-    run_up: Up, mark: Mark, state: EndpointState, words: tuple[str, ...], kind: type[ArchonError], code: str
+    run_up: Up,
+    mark: Mark,
+    state: EndpointState,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    kind: type[ArchonError],
+    code: str,
 ) -> None:
+    def follow_what_has_spoken(*args: Any, **options: Any) -> Boot:
+        wait_for(lambda: state.log.stat().st_size or words == ("silent",))
+        return follow(*args, **options)
+
+    monkeypatch.setattr("archonctl.service.up.follow", follow_what_has_spoken)
     with pytest.raises(kind) as caught:
-        run_up(*words, timeout_s=1, options=with_options(grace_s=0.2))
+        run_up(*words, timeout_s=1 if kind is EngineNotReady else 60, options=with_options(grace_s=0.2))
     assert caught.value.code == code
     assert caught.value.where == str(state.log)
     assert mark.pids() == []
     assert state.recorded() is None
 
 
-def test_an_engine_that_dies_while_it_is_probed_does_not_hold(run_up: Up, mark: Mark) -> None:
-    result = run_up(
-        "serve", options=with_options(), during_probe=lambda: [os.kill(p, 9) for p in mark.pids()], probe_s=0.3
+def test_an_engine_that_dies_while_it_is_probed_does_not_hold(
+    run_up: Up, mark: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Engine] = []
+    monkeypatch.setattr(
+        "archonctl.service.up.start_engine", lambda *args: started.append(start_engine(*args)) or started[0]
     )
+
+    def kill() -> None:
+        os.kill(started[0].pid, signal.SIGKILL)
+        wait_for(started[0].poll)
+
+    result = run_up("serve", options=with_options(), during_probe=kill)
     assert (result.verdict.word, result.ended) == ("broken", "died")
     assert "ended while it was probed: killed by signal 9 (SIGKILL)" in result.verdict.reasons[0]
 
 
 def test_a_supervised_engine_that_dies_is_told(run_up: Up, mark: Mark, state: EndpointState) -> None:
-    result = run_up("serve", "--die-after", "1", options=with_options())
+    result = run_up("serve", options=with_options(), on_verdict=lambda told: os.kill(told.running.pid, signal.SIGKILL))
     assert (result.verdict.word, result.ended) == ("holds", "died")
     assert result.exit is not None
-    assert result.exit.words == "exit 9"
+    assert result.exit.words == "killed by signal 9 (SIGKILL)"
     assert state.recorded() is None
 
 
@@ -239,7 +267,7 @@ def command(tmp_path: Path, mark: Mark, free_port: int, repository: Path) -> Ite
     def start(*words: str, **options: object) -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "support.starts", tmp_path, str(free_port), mark.value]
         child = subprocess.Popen(
-            [*argv, json.dumps({"grace_s": 2.0} | options), *words],
+            [*argv, json.dumps({"grace_s": 30.0} | options), *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -276,10 +304,10 @@ PHASES = [("start", "hang"), ("load", "hang"), ("ready", "serve"), ("probe", "se
 def test_a_signal_at_any_phase_stops_what_was_started(
     command: Command, mark: Mark, state: EndpointState, phase: str, behaviour: str, number: signal.Signals
 ) -> None:
-    child = command(behaviour, probe_s=0.4)
+    child = command(behaviour, probe_s=0 if phase == "serve" else 1000)
     read_until(child, phase)
     child.send_signal(number)
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=60)
     if phase == "serve":
         assert "ended interrupted" in out
         assert child.returncode == 0
@@ -296,7 +324,7 @@ def test_a_signal_at_any_moment_leaves_nothing(command: Command, mark: Mark) -> 
         child = command("family", probe_s=0.5)
         time.sleep(0.2 + rng.random())
         child.send_signal(signal.SIGINT)
-        child.communicate(timeout=30)
+        child.communicate(timeout=60)
         assert mark.wait_until_gone() == []
 
 
@@ -306,29 +334,31 @@ def test_a_second_signal_hurries(command: Command, mark: Mark) -> None:
     child.send_signal(signal.SIGINT)
     read_until(child, "stop")
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=30)
+    child.communicate(timeout=60)
     assert child.returncode == 130
     assert mark.pids() == []
 
 
 def test_signals_in_quick_succession_leave_nothing(command: Command, mark: Mark) -> None:
-    child = command("family", probe_s=5.0)
+    child = command("family", probe_s=1000)
     read_until(child, "probe")
     for _ in range(20):
         child.send_signal(signal.SIGINT)
         time.sleep(0.005)
-    child.communicate(timeout=30)
+    child.communicate(timeout=60)
     assert mark.wait_until_gone() == []
 
 
 def test_a_stranger_is_left_alone_by_a_signal(command: Command, mark: Mark) -> None:
     with subprocess.Popen(["sleep", "1000"]) as stranger:
-        child = command("serve")
-        read_until(child, "serve")
-        child.send_signal(signal.SIGINT)
-        child.communicate(timeout=30)
-        assert stranger.poll() is None
-        stranger.kill()
+        try:
+            child = command("serve")
+            read_until(child, "serve")
+            child.send_signal(signal.SIGINT)
+            child.communicate(timeout=60)
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 @pytest.mark.parametrize("phase", ["load", "probe", "serve"])
@@ -339,26 +369,33 @@ def test_kill_9_of_up_leaves_nothing_and_the_next_one_starts(command: Command, m
     child.communicate()
     assert mark.wait_until_gone() == []
     again = command("serve", once=True)
-    out, _ = again.communicate(timeout=30)
+    out, _ = again.communicate(timeout=60)
     assert "ended stopped" in out
 
 
-def test_a_second_up_is_refused_while_the_first_starts_and_serves(command: Command, mark: Mark) -> None:
-    first = command("serve", "--delay", "1.5")
+def test_a_second_up_is_refused_while_the_first_starts_and_serves(command: Command, tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    first = command("serve", "--once", str(once))
     read_until(first, "load")
-    out, _ = command("serve").communicate(timeout=30)
+    out, _ = command("serve").communicate(timeout=60)
     assert "error up-in-progress" in out
+    once.touch()
     read_until(first, "serve")
-    out, _ = command("serve").communicate(timeout=30)
+    out, _ = command("serve").communicate(timeout=60)
     assert "error already-running" in out
     assert first.poll() is None
 
 
 def test_two_ups_at_once_start_one_engine(command: Command, mark: Mark) -> None:
-    both = [command("serve", probe_s=1.0, once=True) for _ in range(2)]
-    outs = [child.communicate(timeout=60)[0] for child in both]
-    assert sorted("ended stopped" in out for out in outs) == [False, True]
-    assert any("error up-in-progress" in out or "error already-running" in out for out in outs)
+    both = [command("serve") for _ in range(2)]
+    wait_for(lambda: any(child.poll() is not None for child in both))
+    refused, serves = sorted(both, key=lambda child: child.poll() is None)
+    out, _ = refused.communicate(timeout=60)
+    assert "error up-in-progress" in out or "error already-running" in out
+    read_until(serves, "serve")
+    serves.send_signal(signal.SIGINT)
+    out, _ = serves.communicate(timeout=60)
+    assert "ended interrupted" in out
 
 
 def test_stop_from_elsewhere_ends_a_supervised_engine(command: Command, mark: Mark, state: EndpointState) -> None:
@@ -367,7 +404,7 @@ def test_stop_from_elsewhere_ends_a_supervised_engine(command: Command, mark: Ma
     found = stop(state)
     assert found is not None
     assert found.mode == "child"
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=60)
     assert "ended died" in out
     assert mark.pids() == []
 
@@ -377,5 +414,5 @@ def test_a_dead_terminal_does_not_keep_the_engine(command: Command, mark: Mark) 
     read_until(child, "ready")
     assert child.stdout is not None
     child.stdout.close()
-    child.wait(30)
+    child.wait(60)
     assert mark.wait_until_gone() == []
