@@ -77,7 +77,7 @@ def guarded(
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(120)
     assert found, failed
     guard = Guarded(found[0].port, found[0].admin_port, found[0].admission, found[0].server)
     guard.lines = lines
@@ -85,12 +85,12 @@ def guarded(
         yield guard
     finally:
         guard.stop()
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive(), "the guard does not end"
         assert not failed, failed
 
 
-def raw(port: int, sent: bytes, *, timeout: float = 20.0, shut: bool = False) -> bytes:
+def raw(port: int, sent: bytes, *, timeout: float = 60.0, shut: bool = False) -> bytes:
     """Everything that comes back for these bytes, until the other side closes (ask it to)."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as sock:
         sock.sendall(sent)
