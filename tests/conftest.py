@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester", "pytest_bats_shim", "pytest_required_skips"]
+
+# How long an example takes says how busy the machine is, and nothing of what is tried.
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[*settings().suppress_health_check, HealthCheck.too_slow]
+)
+settings.load_profile("untimed")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CLI = Path(sys.executable).with_name("archonctl")

@@ -143,7 +143,9 @@ def comparable(endpoint: Endpoint) -> dict[str, Any]:
     return value
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=declarations(), form=st.sampled_from(FORMS))
 def test_what_is_rendered_comes_back_as_it_was_declared(tmp_path: Path, data: dict[str, Any], form: str) -> None:
     if form in ("quadlet", "run-docker", "run-podman") and "image" not in data["engine"]:
@@ -374,7 +376,9 @@ ALPHABET = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     text=st.lists(ALPHABET, max_size=60).map("".join),
     name=st.sampled_from(["a.sh", "a.service", "a.container", "a.yml"]),

@@ -31,7 +31,9 @@ SCRAPS = [
     "${A:-b}", "$(", "`", "%", "&a", "*a", "<<", "EOF", "=", ";", "\n", "\t", "\x00", "\udc80", "é", "[", "]", "{", "}",
     "-", "[[boot]]\n",
 ]  # fmt: skip
-QUIET = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def run(path: Path) -> None:

@@ -73,7 +73,10 @@ HOSTILE = {
     "a fragment": (b"GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     "half an escape": (post("Content-Length: 2", "{}", "/v1/chat/%u0063ompletions"), 400),
     "an escape that breaks off": (post("Content-Length: 2", "{}", "/v1/chat/completion%7"), 400),
-    "another encoding": (post("Content-Length: 12\r\nConnection: close", '{"a":1}'.encode("utf-16-le")[:12].decode("latin-1")), 400),
+    "another encoding": (
+        post("Content-Length: 12\r\nConnection: close", '{"a":1}'.encode("utf-16-le")[:12].decode("latin-1")),
+        400,
+    ),
     "asterisk": (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     "a tunnel": (b"CONNECT elsewhere:443 HTTP/1.1\r\nHost: x\r\n\r\n", 405),
     "trace": (b"TRACE / HTTP/1.1\r\nHost: x\r\n\r\n", 405),

@@ -163,7 +163,9 @@ def test_a_directory_where_a_file_belongs_is_unknown(tmp_path: Path) -> None:
     assert detect(tmp_path, {}).ram_mib is None
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(st.binary(max_size=40), min_size=6, max_size=6))
 def test_no_bytes_in_any_file_raise_or_become_zero(tmp_path: Path, contents: list[bytes]) -> None:
     names = [

@@ -185,7 +185,9 @@ cases = st.fixed_dictionaries(
 
 
 @given(st.lists(cases.map(json.dumps) | st.text(max_size=50), max_size=6))
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_any_case_file_is_reported_line_by_line(tmp_path: Path, lines: list[str]) -> None:
     path = tmp_path / "cases.jsonl"
     path.write_bytes("\n".join(line.replace("\n", " ") for line in lines).encode("utf-8", "replace"))

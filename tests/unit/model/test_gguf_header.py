@@ -197,7 +197,9 @@ def test_a_vocabulary_costs_no_memory(tmp_path: Path) -> None:
 LENGTHS = st.one_of(st.integers(0, 20), st.integers(60, 300), st.sampled_from([135, 136, 255, 256, 65_536, 2 * 2**20]))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     lengths=st.lists(LENGTHS, max_size=40), repeat=st.sampled_from([1, 200]), fill=st.sampled_from([b"\0", b"\7", b"x"])
 )

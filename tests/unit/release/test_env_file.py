@@ -84,7 +84,9 @@ def by_docker(text: str) -> dict[str, str]:
 _VALUES = st.sampled_from(NASTY) | st.text(max_size=12) | st.from_regex(r"[A-Za-z0-9_@%+=:,./-]{0,20}", fullmatch=True)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True), _VALUES, max_size=5))
 @example({f"V{number}": value for number, value in enumerate(NASTY)})
 def test_values_are_read_the_same_by_everyone_or_refused(tmp_path: Path, variables: dict[str, str]) -> None:

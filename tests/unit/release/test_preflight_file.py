@@ -156,7 +156,9 @@ _FILES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(content=st.one_of(_FILES, st.binary(max_size=40)))
 @example(content=b"FORMAT=1\nENDPOINT=x\n" + _FLOOR.encode() + b"TTM_TARGET_MIB=204800\nWAIT_S=600\n")
 @example(content=b"FORMAT=1\nENDPOINT=x\nWAIT_S=601\n")
