@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import uvloop
 
 from archonctl.guard.auth import PassThrough
 from archonctl.guard.limits import Limits
@@ -69,7 +70,7 @@ def guarded(
 
     def run() -> None:
         try:
-            asyncio.run(serve(setup, lambda _: Verified(capacity), lines.append, on_ready, placement))
+            uvloop.run(serve(setup, lambda _: Verified(capacity), lines.append, on_ready, placement))
         except BaseException as error:  # noqa: BLE001  told by the test
             failed.append(error)
         finally:

@@ -183,14 +183,24 @@ def _in_slot(request: Request, prompt: Prompt, slot: int | None) -> Request:
 
 async def _while_there(receive: Receive, work: Awaitable[None]) -> None:
     """Do the work; a client that goes away ends it. Raises ClientGone, and what the work raises."""
-    doing = asyncio.ensure_future(work)
+    doing = asyncio.current_task()
+    assert doing is not None
     going = asyncio.ensure_future(receive())  # the body is read: what still comes is the end of the connection
+    gone = False
+
+    def leave(_going: object) -> None:
+        nonlocal gone
+        gone = doing.cancel()
+
+    going.add_done_callback(leave)
     try:
-        await asyncio.wait((doing, going), return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            raise ClientGone
-        doing.result()
+        await work
+    except asyncio.CancelledError:
+        if gone and doing.cancelling() == 1:  # nobody else cancelled it: not the guard's stop
+            raise ClientGone from None
+        raise
     finally:
-        for task in (doing, going):
-            task.cancel()
-        await asyncio.gather(doing, going, return_exceptions=True)
+        if gone:
+            doing.uncancel()
+        going.remove_done_callback(leave)
+        going.cancel()

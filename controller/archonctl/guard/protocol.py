@@ -7,13 +7,12 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from archonctl.guard.answers import error_body, error_headers
-from archonctl.guard.gathered import Gathered
 from archonctl.guard.limits import Limits
 from archonctl.guard.values import Refusal
 
@@ -39,7 +38,7 @@ class GuardProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take it, or say that there are too many."""
         full = len(self.connections) >= self.limits.connections
-        super().connection_made(cast("asyncio.Transport", Gathered(transport, self.loop)))
+        super().connection_made(transport)
         sock = transport.get_extra_info("socket")
         with suppress(OSError, AttributeError):
             # for what is left to be sent once the connection is closing

@@ -170,7 +170,7 @@ def _config(guard: Guard, limits: Limits, unread: Callable[[str, Refusal], None]
     logging.getLogger("uvicorn").addHandler(logging.NullHandler())
     return uvicorn.Config(
         cast("uvicorn._types.ASGIApplication", guard),
-        loop="asyncio",
+        loop="none",
         http=GuardProtocol.bound(limits, unread),
         ws="none",
         lifespan="off",

@@ -1,8 +1,9 @@
 """The engine behind the guard, over one connection a request.
 
 Connections are not kept for the next request, on purpose: what is left of an aborted answer can then never be read as
-the start of another client's, and an idle connection cannot hold one of the few threads that llama-server answers
-with (cpp-httplib has a thread a connection). On loopback it costs 0.3 ms.
+the start of another client's. The next one is opened while nobody waits for it, after a whole answer; it stays for
+``SPARE_S``, since an idle one holds one of the few threads that llama-server answers with (cpp-httplib has a thread a
+connection).
 
 A connection that is left in the middle of an answer is closed in one direction first, and the engine's closing is
 waited for: until then the engine works on, and what it holds for that request must not be given to another.
@@ -13,20 +14,15 @@ server-queue.cpp).
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any
-
-import aiohttp
-from yarl import URL
+from urllib.parse import urlsplit
 
 from archonctl.guard.limits import Limits
 from archonctl.guard.values import Refusal
+from archonctl.guard.wire import NotHttp, Torn, Wire
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -40,9 +36,8 @@ _OURS = frozenset((b"host", b"content-length", b"expect"))
 _OUTLIVES = b"x-conversation-id"
 """With it llama-server goes on generating when its client has left (b11434 server-stream.cpp): it holds KV cache that
 nobody knows of, and one client could end another's answer by naming it. Not sent on."""
+_NOT_SENT = _OURS | {_OUTLIVES}
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
-_SILENT = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-"""Not to be added where the client said nothing of them."""
 
 
 class EngineFault(Exception):
@@ -63,7 +58,7 @@ class Request:
 
     method: str
     target: str
-    headers: tuple[tuple[str, str], ...]
+    headers: Headers
     body: bytes
 
 
@@ -75,53 +70,57 @@ def without_hops(headers: Headers) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in headers if name.lower() not in _HOP and name.lower() not in named]
 
 
-def to_send(headers: Headers) -> tuple[tuple[str, str], ...]:
+def to_send(headers: Headers) -> Headers:
     """A client's headers for the engine. Raises UnicodeDecodeError for bytes that are no UTF-8."""
-    kept = [(name, value) for name, value in without_hops(headers) if name.lower() not in (*_OURS, _OUTLIVES)]
-    return tuple((name.decode("ascii"), value.decode("utf-8")) for name, value in kept)
+    kept = [(name, value) for name, value in without_hops(headers) if name.lower() not in _NOT_SENT]
+    for _, value in kept:
+        value.decode("utf-8")
+    return kept
+
+
+AGAIN_S = 5
+"""When a client may try again after the engine was away: about what a small model takes to load."""
+
+SPARE_S = 1.0
+"""How long a connection waits for its request: less than an engine waits on one (llama-server: 5 s)."""
 
 
 class Answer:
-    """An answer whose head has come. Close it, read to its end or not."""
+    """An answer whose head has come."""
 
-    def __init__(self, response: aiohttp.ClientResponse, gap_s: float) -> None:
-        self._response, self._gap_s = response, gap_s
-        self.status = response.status
+    def __init__(self, wire: Wire, gap_s: float) -> None:
+        self._wire, self._gap_s = wire, gap_s
+        self.status = wire.status
         self.kept = b""
         """The body as far as it was read by ``keep`` or ``read``."""
-        self.ended = False
-        """True once the body was read to its end."""
-        raw = without_hops(response.raw_headers)
-        chunked = any(name.lower() == b"transfer-encoding" for name, _ in response.raw_headers)
-        self.headers = [(name, value) for name, value in raw if not (chunked and name.lower() == b"content-length")]
+        self.headers = without_hops(wire.headers)
 
-    def header(self, name: str) -> str:
-        """A header's value, empty where there is none."""
-        value: str = self._response.headers.get(name, "")
-        return value
+    def header(self, name: bytes) -> str:
+        """A header's value by its name in small letters, empty where there is none."""
+        return next((value for key, value in self.headers if key.lower() == name), b"").decode("latin-1")
 
     @property
     def length(self) -> int | None:
         """The stated length of the body in bytes."""
-        stated = next((value for name, value in self.headers if name.lower() == b"content-length"), b"")
-        return int(stated) if stated.isdigit() else None
+        stated = self.header(b"content-length")
+        return int(stated) if stated else None
 
     @property
     def is_events(self) -> bool:
         """True for a stream of events that can be read (is not packed)."""
-        packed = self.header("Content-Encoding") not in ("", "identity")
-        return not packed and self.header("Content-Type").partition(";")[0].strip().lower() == "text/event-stream"
+        packed = self.header(b"content-encoding") not in ("", "identity")
+        return not packed and self.header(b"content-type").partition(";")[0].strip().lower() == "text/event-stream"
 
     async def keep(self, most_bytes: int) -> None:
         """Read so many bytes of the body, or a little more, into ``kept``; they are read again. Raises EngineFault."""
-        async for piece in self._rest():
+        while len(self.kept) < most_bytes and (piece := await self._piece()):
             self.kept += piece
-            if len(self.kept) >= most_bytes:
-                return
 
     async def read(self) -> bytes:
         """The whole body, also ``kept``. Raises EngineFault."""
-        pieces = [self.kept, *[piece async for piece in self._rest()]]
+        pieces = [self.kept]
+        while piece := await self._piece():
+            pieces.append(piece)
         self.kept = b"".join(pieces)
         return self.kept
 
@@ -129,96 +128,42 @@ class Answer:
         """The body as it comes. Raises EngineFault where it breaks off, or nothing comes for too long."""
         if self.kept:
             yield self.kept
-        async for piece in self._rest():
+        while piece := await self._piece():
             yield piece
 
-    async def _rest(self) -> AsyncIterator[bytes]:
-        while not self.ended:
-            try:
-                async with asyncio.timeout(self._gap_s):
-                    piece = await self._response.content.readany()
-            except TimeoutError:
-                why = f"the engine sent nothing more for {self._gap_s:g} s"
-                raise EngineFault(Refusal(504, "engine-silent", why)) from None
-            except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError):
-                why = "the engine's answer broke off before its end: it was stopped, killed or has crashed"
-                raise EngineFault(Refusal(502, "engine-lost", why, retry_after_s=AGAIN_S)) from None
-            if piece:
-                yield piece
-            else:
-                self.ended = True
-
-
-class _Line:
-    """The socket of one connection to the engine, which is kept when aiohttp has closed its own end of it."""
-
-    def __init__(self) -> None:
-        self._sock: socket.socket | None = None
-
-    def opened(self, sock: socket.socket) -> None:
-        """A connection is being made; of several tries the last one counts."""
-        self.close()
-        self._sock = sock.dup()
-
-    def close(self) -> None:
-        """Close it, if there is one."""
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
-
-    async def let_go(self, within_s: float) -> None:
-        """Say that nobody listens any more, and wait for the engine's end of it."""
-        sock, loop = self._sock, asyncio.get_running_loop()
-        with suppress(OSError, TimeoutError):
-            if sock is not None:
-                sock.setblocking(False)
-                sock.shutdown(socket.SHUT_WR)
-                async with asyncio.timeout(within_s):
-                    while await loop.sock_recv(sock, 65536):
-                        pass
-
-
-_LINE: ContextVar[_Line] = ContextVar("_LINE")
-
-
-def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """As aiohttp makes its sockets (``aiohappyeyeballs``), for one that is remembered."""
-    family, kind, protocol, _name, _where = address
-    sock = socket.socket(family, kind, protocol)
-    _LINE.get().opened(sock)
-    return sock
-
-
-AGAIN_S = 5
-"""When a client may try again after the engine was away: about what a small model takes to load."""
+    async def _piece(self) -> bytes:
+        try:
+            return await self._wire.piece(self._gap_s)
+        except TimeoutError:
+            why = f"the engine sent nothing more for {self._gap_s:g} s"
+            raise EngineFault(Refusal(504, "engine-silent", why)) from None
+        except (Torn, NotHttp):
+            why = "the engine's answer broke off before its end: it was stopped, killed or has crashed"
+            raise EngineFault(Refusal(502, "engine-lost", why, retry_after_s=AGAIN_S)) from None
 
 
 class Upstream:
-    """The engine at ``base`` (``http://host:port``). A context; for one event loop."""
+    """The engine at ``base`` (``http://host:port``, perhaps with a path). A context; for one event loop."""
 
     def __init__(self, base: str, limits: Limits, ca_file: str = "") -> None:
-        self._base, self._limits = base, limits
-        secure = base.startswith("https:")
-        self._tls: ssl.SSLContext | bool = ssl.create_default_context(cafile=ca_file or None) if secure else True
+        self._limits, parts = limits, urlsplit(base)
+        secure = parts.scheme == "https"
+        self._tls = ssl.create_default_context(cafile=ca_file or None) if secure else None
+        self._host, self._port = parts.hostname or "", parts.port or (443 if secure else 80)
+        self._prefix, self._named = parts.path.rstrip("/").encode(), parts.netloc.rpartition("@")[2].encode()
+
+        self._spare: Wire | None = None
+        self._spare_ends: asyncio.TimerHandle | None = None
+        self._opening: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Upstream:
-        limits = self._limits
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True, limit=0, ssl=self._tls, socket_factory=_socket),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_s),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=_SILENT,
-            auto_decompress=False,
-            trust_env=False,
-            max_line_size=limits.head_bytes,
-            max_field_size=limits.head_bytes,
-        )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._session.close()
+    async def __aexit__(self, *_error: object) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        self._drop_spare()
 
     @asynccontextmanager
     async def send(self, request: Request) -> AsyncIterator[Answer]:
@@ -227,43 +172,78 @@ class Upstream:
 
         Raises EngineAway, EngineFault.
         """
-        line, answer = _Line(), None
-        _LINE.set(line)
+        wire = self._take_spare() or await self._connected()
         try:
-            response = await self._head(request)
-            try:
-                answer = Answer(response, self._limits.gap_s)
-                yield answer
-            finally:
-                response.close()
+            wire.send(self._bytes(request), without_body=request.method == "HEAD")
+            await self._head(wire)
+            yield Answer(wire, self._limits.gap_s)
         finally:
             try:
-                if answer is None or not answer.ended:
-                    await line.let_go(self._limits.let_go_s)
+                if not wire.whole:
+                    await wire.let_go(self._limits.let_go_s)
             finally:
-                line.close()
+                wire.close()
+                if wire.whole and self._spare is None and self._opening is None:
+                    self._opening = asyncio.create_task(self._prepare())
 
-    async def _head(self, request: Request) -> aiohttp.ClientResponse:
-        body = request.body if request.body or request.method in _WITH_BODY else None
+    async def _prepare(self) -> None:
+        """Open the connection of the next request."""
         try:
-            async with asyncio.timeout(self._limits.first_s):
-                return await self._session.request(
-                    request.method,
-                    URL(self._base + request.target, encoded=True),
-                    headers=request.headers,
-                    data=body,
-                    allow_redirects=False,
+            self._spare = await self._connected()
+            self._spare_ends = asyncio.get_running_loop().call_later(SPARE_S, self._drop_spare)
+        except EngineAway:
+            pass  # the next request will find out itself
+        finally:
+            self._opening = None
+
+    def _take_spare(self) -> Wire | None:
+        """The connection that is open already, if it still is."""
+        wire, self._spare = self._spare, None
+        if self._spare_ends is not None:
+            self._spare_ends.cancel()
+        if wire is None or wire.is_fresh:
+            return wire
+        wire.close()
+        return None
+
+    def _drop_spare(self) -> None:
+        if (wire := self._take_spare()) is not None:
+            wire.close()
+
+    async def _connected(self) -> Wire:
+        loop, limits = asyncio.get_running_loop(), self._limits
+        try:
+            async with asyncio.timeout(limits.connect_s):
+                _, wire = await loop.create_connection(
+                    lambda: Wire(limits.head_bytes), self._host, self._port, ssl=self._tls
                 )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        except ssl.SSLError as error:
+            why = f"no TLS connection to the engine: {getattr(error, 'verify_message', '') or error.reason or error}"
+            raise EngineAway(Refusal(503, "engine-away", why, retry_after_s=AGAIN_S)) from None
+        except OSError:  # TimeoutError is one
             why = "nobody listens where the engine should: it is stopped, starting, or has crashed"
             raise EngineAway(Refusal(503, "engine-away", why, retry_after_s=AGAIN_S)) from None
+        return wire
+
+    def _bytes(self, request: Request) -> bytes:
+        lines = [b"%s %s%s HTTP/1.1\r\nHost: %s" % (
+            request.method.encode(), self._prefix, request.target.encode(), self._named
+        )]  # fmt: skip
+        lines += [b"%s: %s" % header for header in request.headers]
+        if request.body or request.method in _WITH_BODY:
+            lines.append(b"Content-Length: %d" % len(request.body))
+        return b"\r\n".join([*lines, b"Connection: close\r\n\r\n"]) + request.body
+
+    async def _head(self, wire: Wire) -> None:
+        try:
+            await wire.head(self._limits.first_s)
         except TimeoutError:
             why = f"the engine did not begin to answer in {self._limits.first_s:g} s"
             raise EngineFault(Refusal(504, "engine-silent", why)) from None
-        except (aiohttp.ClientConnectionError, OSError):
+        except Torn:
             why = "the engine closed the connection without an answer: it was stopped, killed or has crashed"
             raise EngineFault(Refusal(502, "engine-lost", why, retry_after_s=AGAIN_S)) from None
-        except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, ValueError):
+        except NotHttp:
             why = "what the engine sent is no HTTP answer"
             raise EngineFault(Refusal(502, "engine-answer-invalid", why)) from None
 
@@ -271,11 +251,11 @@ class Upstream:
         self, method: str, path: str, body: bytes = b"", key: str = "", *, within_s: float
     ) -> tuple[int, bytes]:
         """A question of the guard's own: status and body. Raises OSError or TimeoutError where none comes."""
-        headers = [("Content-Type", "application/json")] if body else []
-        headers += [("Authorization", f"Bearer {key}")] if key else []
+        headers = [(b"Content-Type", b"application/json")] if body else []
+        headers += [(b"Authorization", b"Bearer " + key.encode())] if key else []
         async with asyncio.timeout(within_s):
             try:
-                async with self.send(Request(method, path, tuple(headers), body)) as answer:
+                async with self.send(Request(method, path, headers, body)) as answer:
                     return answer.status, await answer.read()
             except EngineFault as fault:
                 raise OSError(fault.refusal.message) from None

@@ -11,8 +11,9 @@ from archonctl.cli.output import Output, say
 
 def run(args: Namespace, out: Output) -> int:
     """Serve until stopped."""
-    import asyncio
     import gc
+
+    import uvloop
 
     from archonctl.guard.limits import Limits
     from archonctl.guard.serve import Running, serve
@@ -51,5 +52,5 @@ def run(args: Namespace, out: Output) -> int:
     gc.set_threshold(2_000, 20, 50)
     gc.freeze()
     tiering = tiering_of(loaded.endpoint, EndpointState(state_dir(os.environ), loaded.name).folder)
-    asyncio.run(serve(setup, watching(loaded, installed, os.environ, told), told, ready, tiering))
+    uvloop.run(serve(setup, watching(loaded, installed, os.environ, told), told, ready, tiering))
     return 0
