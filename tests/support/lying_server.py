@@ -68,7 +68,8 @@ class Engine:
     hold_back: float = 0.0
     """Sequences but the first keep back this share of their events, until all is generated and a moment more."""
     others: int = 0
-    """Requests of others that run while a prompt over ``lie_above`` does, by /slots."""
+    """Requests of others that run while a prompt over ``lie_above`` does, by /slots. A pool that is too small beside
+    them runs out once somebody has seen them."""
     falls_back_to: str = ""
     """The model that answers a prompt over ``lie_above``, where it is another one."""
     finish: str = "length"
@@ -94,6 +95,7 @@ class LyingServer:
         self.requests: list[tuple[str, str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.stopping = threading.Event()
+        self.others_seen = threading.Event()
         self.lock = threading.Condition()
         self.running = 0
         self.waiting = 0
@@ -135,7 +137,7 @@ class LyingServer:
             self.lock.notify_all()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(60)
 
     def stepped(self) -> None:
         """The engine took a step, and wrote its gauges."""
@@ -201,8 +203,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def at_slots(self, _body: Any) -> None:
         outer, engine = self.server_, self.server_.engine
-        busy = outer.running + (engine.others if outer.held > engine.lie_above else 0)
+        others = engine.others if outer.held > engine.lie_above else 0
+        busy = outer.running + others
         self.json(200, [{"id": i, "is_processing": i < busy} for i in range(engine.slots)])
+        if others:
+            outer.others_seen.set()
 
     def at_metrics(self, body: Any) -> None:
         outer, kind = self.server_, self.server_.engine.gauges
@@ -360,6 +365,8 @@ class Handler(BaseHTTPRequestHandler):
                 outer.stepped()
                 self._mine()[me] += 1
                 over = outer.held > engine.pool
+            if over and engine.others:
+                outer.others_seen.wait(60)
             if over or (big and engine.error_after == step):
                 error = {"code": 500, "message": "Context size has been exceeded.", "type": "server_error"}
                 yield json.dumps({"error": error}).encode()

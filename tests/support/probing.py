@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from archonctl.deployment.schema import Contract, Endpoint, Engine, ModelRef, Service
@@ -42,6 +43,24 @@ SHORT = Limits(
     body_bytes=256 * 1024,
     stream_bytes=1024 * 1024,
 )
+"""For what shall be late: on a busy machine a sound engine may be later than that too."""
+ROOMY = replace(
+    SHORT,
+    connect_s=60.0,
+    read_s=60.0,
+    tokenize_s=60.0,
+    generation_s=60.0,
+    calibrate_s=60.0,
+    floor_s=60.0,
+    cap_s=120.0,
+    idle_s=60.0,
+)
+"""For everything else."""
+
+
+def limits_for(code: str) -> Limits:
+    """To find a fault that earns this code."""
+    return SHORT if code in ("request-timeout", "never-admitted", "engine-busy", "deadline-reached") else ROOMY
 
 
 def boot_ledger(kv_tokens: float, n_slots: int, n_ctx_slot: int, **more: Any) -> BootLedger:
@@ -74,7 +93,7 @@ def probe(
     seqs: int = 2,
     length: int = 400,
     ledger: BootLedger | str | None = "sound",
-    limits: Limits = SHORT,
+    limits: Limits = ROOMY,
     served_name: str = MODEL,
     key_file: str = "",
     api: Api = API,

@@ -30,7 +30,7 @@ from archonctl.probe.stored import evidence, read_stored
 from archonctl.probe.verdict import verdict_json
 from support import lying_server as lies
 from support.lying_server import MODEL, Engine, lying_server
-from support.probing import API, SHORT, boot_ledger, endpoint, leg, probe, told
+from support.probing import API, ROOMY, boot_ledger, endpoint, leg, probe, told
 
 CONTRACT = Contract(seqs=3, len=200_000)
 
@@ -159,7 +159,7 @@ def test_what_the_log_leaves_open_is_settled_by_what_the_engine_says_of_its_bloc
     }
     with lying_server(Engine(override=overrides)) as server:
         declared = endpoint(server.listen, 2, 50_000).model_copy(update={"engine": DeclaredEngine(kind="vllm")})
-        verdict = probe_endpoint(declared, ADAPTER.api, log, legs="ledger", limits=SHORT)
+        verdict = probe_endpoint(declared, ADAPTER.api, log, legs="ledger", limits=ROOMY)
     assert verdict.word == word, told(verdict)
     kept = evidence(declared, "e", verdict_json(verdict, "e"), log, verdict=verdict.word)
     again = replay(read_stored(json.loads(json.dumps(kept))))

@@ -20,12 +20,12 @@ from archonctl.probe.limits import Limits
 from archonctl.probe.run import probe_endpoint
 from support import lying_server as lies
 from support.lying_server import Engine, lying_server
-from support.probing import API, SHORT, boot_ledger, endpoint, leg, told
+from support.probing import API, ROOMY, boot_ledger, endpoint, leg, told
 
 
-def get(lie: Callable[[lies.Handler], None], total_s: float = 2.0, max_bytes: int = 1000) -> Answer:
+def get(lie: Callable[[lies.Handler], None], total_s: float = 60.0, max_bytes: int = 1000) -> Answer:
     async def ask(base: str) -> Answer:
-        async with Http(Addresses(base, base), "", SHORT) as http:
+        async with Http(Addresses(base, base), "", ROOMY) as http:
             return await http.get("/x", total_s, max_bytes)
 
     with lying_server(Engine(override={"/x": lie})) as server:
@@ -75,9 +75,9 @@ def test_a_cut_body_is_a_dropped_connection() -> None:
 
 def test_connections_are_not_reused() -> None:
     async def ask(base: str) -> None:
-        async with Http(Addresses(base, base), "", SHORT) as http:
+        async with Http(Addresses(base, base), "", ROOMY) as http:
             for _ in range(3):
-                await http.get("/health", 2.0, 1000)
+                await http.get("/health", 60.0, 1000)
 
     with lying_server(Engine()) as server:
         asyncio.run(ask(f"http://{server.listen}"))
@@ -109,7 +109,7 @@ OURS = [OSError(number, os.strerror(number)) for number in (errno.EMFILE, errno.
 )
 def test_what_is_not_the_engines_fault_is_no_evidence(error: OSError, word: str, code: str) -> None:
     declared = endpoint("127.0.0.1:9", 2, 400)
-    verdict = probe_endpoint(declared, API, boot_ledger(800, 2, 400), limits=SHORT, transport=Failing(error))
+    verdict = probe_endpoint(declared, API, boot_ledger(800, 2, 400), limits=ROOMY, transport=Failing(error))
     assert (verdict.word, leg(verdict, "transport").code) == (word, code), told(verdict)
 
 
@@ -134,8 +134,8 @@ def test_an_interrupt_is_not_lost_to_a_stream_that_fails_of_it() -> None:
 
     async def main(listen: str) -> None:
         where = Addresses(f"http://{listen}", f"http://{listen}")
-        async with Http(where, "", SHORT) as http:
-            session = Session(http, endpoint(listen, 1, 16), API, None, SHORT, lambda _event: None)
+        async with Http(where, "", ROOMY) as http:
+            session = Session(http, endpoint(listen, 1, 16), API, None, ROOMY, lambda _event: None)
             run = _Run(session, lambda _leg: None, "ledger", False, Extras(), None)
 
             async def fails_of_it(_session: Session) -> Any:

@@ -15,7 +15,7 @@ from archonctl.probe.faults import Fault
 from archonctl.probe.session import Session
 from archonctl.probe.shape import Shape
 from archonctl.probe.stream import Seen, run_stream
-from support.probing import API, SHORT, endpoint
+from support.probing import API, ROOMY, endpoint
 
 MOST_BYTES = 4096
 TOTAL_S = 30.0
@@ -77,10 +77,10 @@ async def _served(wire: bytes, cut: int, work: str) -> Answer | Seen | Fault:
     port = server.sockets[0].getsockname()[1]
     base = f"http://127.0.0.1:{port}"
     try:
-        async with asyncio.timeout(2 * TOTAL_S), Http(Addresses(base, base), "", SHORT) as http:
+        async with asyncio.timeout(2 * TOTAL_S), Http(Addresses(base, base), "", ROOMY) as http:
             if work == "whole":
                 return await http.get("/x", TOTAL_S, MOST_BYTES)
-            session = Session(http, endpoint(f"127.0.0.1:{port}", 2, 256), API, None, SHORT, lambda _: None)
+            session = Session(http, endpoint(f"127.0.0.1:{port}", 2, 256), API, None, ROOMY, lambda _: None)
             return await run_stream(session, Shape.first(API, "m"), "a b", 8, lambda _change, _seen: None)
     except Fault as fault:
         return fault

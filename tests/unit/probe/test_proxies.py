@@ -4,7 +4,6 @@ evidence."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ from archonctl.probe.run import probe_endpoint
 from archonctl.probe.values import Verdict
 from support import lying_server as lies
 from support.lying_server import Engine, Handler, lying_server
-from support.probing import API, SHORT, boot_ledger, endpoint, leg, probe, told
+from support.probing import API, ROOMY, boot_ledger, endpoint, leg, probe, told
 from support.reverse_proxy import Behaviour, reverse_proxy
 
 BOM = b"\xef\xbb\xbf"
 SLOW = {"prefill_s": 0.001, "step_s": 0.01}
 """An engine at whose pace it shows when a stream comes."""
-WHOLE = replace(SHORT, generation_s=20.0, calibrate_s=30.0, floor_s=4.0, cap_s=40.0)
 """Long enough for answers that come whole, and not for full-height ones at the pace of the first tokens."""
 
 
@@ -29,7 +27,7 @@ def through(does: Behaviour, *, path: str = "", **engine: Any) -> Verdict:
     with lying_server(Engine(**engine)) as server, reverse_proxy(server.listen, does) as proxy:
         public = f"http://127.0.0.1:{proxy.port}{path}"
         declared = endpoint(server.listen, 2, 400, public_url=public)
-        verdict = probe_endpoint(declared, API, boot_ledger(1_000_000, 4, 512), limits=WHOLE)
+        verdict = probe_endpoint(declared, API, boot_ledger(1_000_000, 4, 512), limits=ROOMY)
         assert proxy.seen, "nothing went through the proxy"
         assert all(each.startswith(f"{does.prefix}/v1/") for each in proxy.seen)
         return verdict

@@ -19,7 +19,7 @@ from archonctl.probe.run import probe_endpoint
 from archonctl.probe.tls import Certificate, judge_certificate
 from archonctl.probe.values import Verdict
 from support.lying_server import Engine, LyingServer, answers, lying_server
-from support.probing import API, SHORT, boot_ledger, endpoint, leg, told
+from support.probing import API, ROOMY, boot_ledger, endpoint, leg, told
 
 DAY = datetime.timedelta(days=1)
 NOW = datetime.datetime.now(datetime.UTC)
@@ -46,7 +46,7 @@ def published(
 
 def look(server: LyingServer, **service: str) -> Verdict:
     declared = endpoint(server.listen, 2, 256, **service)
-    return probe_endpoint(declared, API, boot_ledger(512, 4, 512), legs="ledger", limits=SHORT)
+    return probe_endpoint(declared, API, boot_ledger(512, 4, 512), legs="ledger", limits=ROOMY)
 
 
 def test_a_good_certificate_passes_with_its_days(authority: trustme.CA, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_proxy_in_front_need_not_pass_on_what_clients_never_ask() -> None:
         for path in ("/health", "/props", "/slots", "/tokenize"):
             proxy.engine.override[path] = answers(404, b"{}")
         declared = endpoint(engine.listen, 2, 256, public_url=f"http://{proxy.listen}/v1/")
-        verdict = probe_endpoint(declared, API, boot_ledger(512, 4, 512), legs="admission", limits=SHORT)
+        verdict = probe_endpoint(declared, API, boot_ledger(512, 4, 512), legs="admission", limits=ROOMY)
     assert verdict.word == "holds", told(verdict)
     assert {path for _, path, _ in engine.requests} == {"/health", "/props", "/slots", "/tokenize"}
     assert {path for _, path, _ in proxy.requests} == {"/v1/models", "/v1/chat/completions", "/v1/completions"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,12 +14,14 @@ import pytest
 from archonctl.probe.metrics import load_of_json, load_of_metrics
 from archonctl.probe.values import Depth, Extras
 from support import lying_server as lies
+from support.engines import wait_for
 from support.lying_server import Engine, LyingServer, lying_server
-from support.probing import API, SHORT, leg, probe, told
+from support.probing import API, ROOMY, leg, probe, told
 
 COUNTING = replace(API, metrics="/metrics")
 GAUGES = replace(API, busy="/metrics", metrics="/metrics")
-PATIENT = replace(SHORT, idle_s=10.0, calibrate_s=20.0, floor_s=20.0, generation_s=20.0)
+LONG_WINDOW, ENDLESS = 50_000, 40_000
+"""An answer so long that it goes on until the server is closed."""
 
 
 @pytest.mark.parametrize("depth", ["admission", "full"])
@@ -28,15 +29,18 @@ def test_a_request_of_ours_that_the_engine_still_works_on_is_not_of_others(depth
     """The stream beside the calibration is closed when that is done; an engine may notice much later, and keep the
     slot until then: with two slots, one of two sequences waits."""
     with lying_server(Engine(slots=2, gauges="llamacpp", lingers_s=0.7, step_s=0.01)) as server:
-        verdict = probe(server, api=COUNTING, legs=depth, limits=PATIENT)
+        verdict = probe(server, api=COUNTING, legs=depth, limits=ROOMY)
     assert verdict.word == "holds", told(verdict)
 
 
 def test_a_gauge_that_an_abort_left_standing_is_renewed_by_one_token() -> None:
     with lying_server(Engine(gauges="vllm", step_s=0.01)) as server:
         server.gauge = (1, 0)
-        verdict = probe(server, api=GAUGES, limits=PATIENT)
+        verdict = probe(server, api=GAUGES, limits=ROOMY)
     assert verdict.word == "holds", told(verdict)
+
+
+OTHERS = 3
 
 
 @contextmanager
@@ -49,23 +53,26 @@ def traffic(server: LyingServer, words: int, answer: int) -> Iterator[None]:
         request = urllib.request.Request(f"http://{server.listen}/v1/completions", body)
         while not done.is_set():
             with suppress(OSError):
-                urllib.request.urlopen(request, timeout=30).close()
+                urllib.request.urlopen(request, timeout=120).close()
 
-    threads = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(OTHERS)]
     for thread in threads:
         thread.start()
     try:
         yield
     finally:
         done.set()
+        server.stopping.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
 
 
 @pytest.mark.parametrize("when_idle", [False, True])
 def test_traffic_of_others_that_stays_is_given_way_to(when_idle: bool) -> None:
-    limits = replace(SHORT, patient_s=2.0, settled_s=0.1)
-    with lying_server(Engine(slots=2, gauges="llamacpp", step_s=0.005)) as server, traffic(server, 50, 40):
+    limits = replace(ROOMY, idle_s=1.0, patient_s=1.0, settled_s=0.1)
+    engine = Engine(slots=4, window=LONG_WINDOW, gauges="llamacpp", step_s=0.005)
+    with lying_server(engine) as server, traffic(server, 50, ENDLESS):
+        wait_for(lambda: server.running == OTHERS)
         verdict = probe(server, api=COUNTING, limits=limits, extras=Extras(when_idle=when_idle))
     where = "generation" if when_idle else "capacity"
     assert (verdict.word, leg(verdict, where).code) == ("no evidence", "engine-busy"), told(verdict)
@@ -89,9 +96,9 @@ def test_others_that_come_in_the_middle_and_go_again_cost_a_second_flight() -> N
 
         def ask(request: urllib.request.Request) -> None:
             with suppress(OSError):
-                urllib.request.urlopen(request, timeout=30).close()
+                urllib.request.urlopen(request, timeout=120).close()
 
-        verdict = probe(server, api=COUNTING, limits=PATIENT, on_progress=on_progress)
+        verdict = probe(server, api=COUNTING, limits=ROOMY, on_progress=on_progress)
     assert busy.is_set()
     assert verdict.word == "holds", told(verdict)
 
@@ -100,7 +107,7 @@ def test_an_engine_too_busy_to_tell_its_load_is_waited_for_and_then_called_busy(
     """The ik fork of llama.cpp answers nothing while it reads a prompt."""
     with lying_server(Engine()) as server:
         server.engine.override["/slots"] = lies.silent
-        verdict = probe(server, limits=replace(SHORT, read_s=0.3))
+        verdict = probe(server, limits=replace(ROOMY, read_s=0.3, idle_s=1.0))
     assert (verdict.word, leg(verdict, "capacity").code) == ("no evidence", "engine-busy"), told(verdict)
 
 
@@ -129,9 +136,10 @@ def test_slots_that_never_work_prove_nothing_against_an_engine() -> None:
 @pytest.mark.parametrize("when_idle", [False, True])
 def test_an_engine_whose_slots_all_are_of_others_is_busy_and_not_broken(when_idle: bool) -> None:
     """They answer for longer than a short request is waited for; with ``--when-idle`` it is not even sent."""
-    limits = replace(SHORT, generation_s=0.5, patient_s=1.0)
-    with lying_server(Engine(slots=2, gauges="llamacpp", step_s=0.02)) as server, traffic(server, 5, 100):
-        wait_for(server, 1)
+    limits = replace(ROOMY, generation_s=0.5, patient_s=1.0)
+    engine = Engine(slots=2, window=LONG_WINDOW, gauges="llamacpp", step_s=0.02)
+    with lying_server(engine) as server, traffic(server, 5, ENDLESS):
+        wait_for(lambda: server.waiting)
         sent = len(server.requests)
         verdict = probe(server, api=COUNTING, limits=limits, extras=Extras(when_idle=when_idle))
         asked = [path for _, path, _ in server.requests[sent:] if path == API.chat]
@@ -143,12 +151,5 @@ def test_an_engine_that_stands_still_is_broken_whoever_waits_beside() -> None:
     stuck = [{"id": i, "is_processing": True, "n_decoded": 7} for i in range(4)]
     with lying_server(Engine()) as server:
         server.engine.override |= {"/slots": lies.answers_json(stuck), API.chat: lies.silent}
-        verdict = probe(server, limits=replace(SHORT, generation_s=0.5))
+        verdict = probe(server, limits=replace(ROOMY, generation_s=0.5))
     assert (verdict.word, leg(verdict, "generation").code) == ("broken", "request-timeout"), told(verdict)
-
-
-def wait_for(server: LyingServer, waiting: int) -> None:
-    """Until so many requests wait."""
-    end = time.monotonic() + 20
-    while server.waiting < waiting and time.monotonic() < end:
-        time.sleep(0.01)
