@@ -103,7 +103,8 @@ class Admission:
         self._times = ServiceTimes()
         self._sharpener: asyncio.Task[None] | None = None
         self.metrics.limits(self._pool.capacity)
-        self._tell()
+        pool, queue = self._pool, self._queue
+        self.metrics.follow(lambda: pool.tokens, lambda: pool.high_water_tokens, lambda: len(pool), lambda: len(queue))
 
     @property
     def capacity(self) -> Capacity:
@@ -128,12 +129,6 @@ class Admission:
 
     async def admit(self, ask: Ask, *, wait_s: float) -> Ticket:
         """Wait for room, at most ``wait_s`` seconds. Raises Refused. Cancelled at any point, it leaves nothing held."""
-        try:
-            return await self._admit(ask, wait_s)
-        finally:
-            self._tell()
-
-    async def _admit(self, ask: Ask, wait_s: float) -> Ticket:
         since = self._clock()
         if reason := self._unknown(ask):
             return self._pass(ask, reason)
@@ -203,7 +198,6 @@ class Admission:
     async def _wait(self, entry: Entry[_Waiter], wait_s: float) -> None:
         """Until its turn, its deadline, or the end of its client. A turn that came with the end is given back."""
         waiter = entry.item
-        self._tell()
         if self._sharpener is None or self._sharpener.done():
             self._sharpener = asyncio.create_task(self._sharpen())
         try:
@@ -242,7 +236,6 @@ class Admission:
             waiter = entry.item
             if not waiter.turn.done():
                 waiter.turn.set_result(self._take(waiter.ask, waiter.need, known=True))
-        self._tell()
 
     def _fits(self, waiter: _Waiter) -> bool:
         return self._pool.shortage(waiter.need) is None
@@ -299,10 +292,6 @@ class Admission:
             len(self._queue),
             self._waiting_tokens(),
         )
-
-    def _tell(self) -> None:
-        pool = self._pool
-        self.metrics.holds(pool.tokens, pool.high_water_tokens, len(pool), len(self._queue))
 
 
 _COUNT_S = 30.0

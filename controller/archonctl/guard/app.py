@@ -16,7 +16,7 @@ from archonctl.guard.forward import Forward
 from archonctl.guard.head import check_head, stated_length
 from archonctl.guard.hooks import Anywhere, Counter, Door, Placement
 from archonctl.guard.limits import Bodies, ClientGone, Limits, PerClient, Receive, Send
-from archonctl.guard.prompt import Prompt
+from archonctl.guard.prompt import Prompt, takes_cache
 from archonctl.guard.reply import Reply
 from archonctl.guard.upstream import EngineFault, Request, to_send
 from archonctl.guard.values import Refusal, Refused
@@ -151,7 +151,7 @@ class _Call:
 
 def _prompt(path: str, request: Request) -> Prompt | None:
     """What a request asks of the cache. Raises Refused for a body that should be JSON and is not."""
-    if Prompt.of(path, {}) is None:
+    if not takes_cache(path):
         return None
     try:
         body = json.loads(request.body.decode("utf-8-sig"))  # of bytes it would also take UTF-16, engines do not

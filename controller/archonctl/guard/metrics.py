@@ -5,6 +5,7 @@ Every label is from a closed set: no client, no path, no model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
@@ -72,12 +73,21 @@ class GuardMetrics:
         self._budget.set(budget)
         self._margin.set(budget - want_tokens)
 
-    def holds(self, tokens: int, high_water_tokens: int, in_flight: int, waiting: int) -> None:
-        """What is reserved now, and by how many."""
-        self._held.set(tokens)
-        self._high_water.set(high_water_tokens)
-        self._in_flight.set(in_flight)
-        self._waiting.set(waiting)
+    def follow(
+        self,
+        tokens: Callable[[], int],
+        high_water_tokens: Callable[[], int],
+        in_flight: Callable[[], int],
+        waiting: Callable[[], int],
+    ) -> None:
+        """Where to read, for each scrape, what is reserved and by how many: requests change it more often."""
+        for gauge, read in (
+            (self._held, tokens),
+            (self._high_water, high_water_tokens),
+            (self._in_flight, in_flight),
+            (self._waiting, waiting),
+        ):
+            gauge.set_function(read)
 
     def admitted(self, waited_s: float) -> None:
         """A request of known size goes to the engine."""

@@ -116,6 +116,11 @@ class Prompt:
         return [name for name in open_ if name in numbers or self.body.get(name) is None]
 
 
+def takes_cache(path: str) -> bool:
+    """True for a path (without query) whose requests take KV cache."""
+    return known_path(path) in PATHS
+
+
 def known_path(path: str) -> str:
     """The path without what stands before one that is known; itself where none is."""
     at = path.find("/")
