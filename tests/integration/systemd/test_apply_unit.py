@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.sdbox.box import Box, equip, install, why_no_box
+from support.sdbox.endpoint import eventually
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -42,7 +42,13 @@ user = "archon"
 listen = "127.0.0.1:18400"
 """
 BATCHES = itertools.count(64)
-QUICK = "[Service]\nRestartSec=200ms\n"
+HELD = "/srv/turn/held"
+QUICK = f"""
+[Service]
+RestartSec=200ms
+ExecStartPost=/bin/sh -c 'while [ -e {HELD} ]; do sleep 0.1; done'
+"""
+"""A start does not end before it may."""
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +92,7 @@ class Endpoint:
         self.box.put(f"/etc/archon/{NAME}.toml", DECLARATION.format(binary=binary, batch=batch))
         return batch
 
-    def run(self, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
         return self.box.run("/usr/bin/archonctl", *words, timeout=timeout)
 
     def json(self, *words: str, code: int = 0) -> dict[str, Any]:
@@ -116,12 +122,25 @@ class Endpoint:
         script = '"$@" >/tmp/out 2>&1 & echo $! >/tmp/pid'
         self.box("sh", "-c", script, "_", "/usr/bin/archonctl", *words)
 
-    def wait_phase(self, phase: str) -> None:
-        for _ in range(600):
-            if f'"phase": "{phase}"' in self.box.run("cat", f"{FOLDER}/apply.json").stdout:
-                return
-            time.sleep(0.02)
-        pytest.fail(self.box.run("cat", "/tmp/out").stdout)
+    def wait_until_held(self) -> None:
+        """Until the change is at the start of the new engine, which goes no further."""
+        eventually(lambda: self.box.run("pgrep", "-f", f"while . -e {HELD}").returncode, 0, self.said)
+        assert '"phase": "starting"' in self.box("cat", f"{FOLDER}/apply.json")
+
+    def said(self) -> str:
+        """By what runs in the background."""
+        return self.box.run("cat", "/tmp/out").stdout
+
+    def apply_held(self, *words: str) -> None:
+        """Apply something else in the background, up to the start of its engine."""
+        self.declare()
+        self.box("touch", HELD)
+        self.in_background("apply", NAME, "--yes", *words)
+        self.wait_until_held()
+
+    def let_go(self) -> None:
+        """Let the start end."""
+        self.box("rm", "-f", HELD)
 
 
 @pytest.fixture
@@ -132,7 +151,7 @@ def endpoint(host: Box) -> Iterator[Endpoint]:
         found.declare()
         found.apply()
     yield found
-    host.run("sh", "-c", "kill -9 $(cat /tmp/pid 2>/dev/null) 2>/dev/null; rm -f /tmp/pid /tmp/out")
+    host.run("sh", "-c", f"kill -9 $(cat /tmp/pid 2>/dev/null) 2>/dev/null; rm -f /tmp/pid /tmp/out {HELD}")
 
 
 def test_the_first_apply_is_a_unit_that_holds_and_the_same_again_restarts_nothing(endpoint: Endpoint) -> None:
@@ -289,38 +308,38 @@ def test_without_leave_to_roll_back_it_is_left_stopped(endpoint: Endpoint) -> No
 
 
 def test_an_apply_that_is_killed_while_the_engine_starts_is_finished_by_the_next(endpoint: Endpoint) -> None:
-    endpoint.declare()
-    endpoint.in_background("apply", NAME, "--yes")
-    endpoint.wait_phase("starting")
+    endpoint.apply_held()
     endpoint.box("sh", "-c", "kill -9 $(cat /tmp/pid)")
     assert endpoint.status()["word"] == "half done"
     assert endpoint.json("drift", NAME, code=8)["endpoints"][0]["findings"][0]["code"] == "drift-half-done"
-    starts = endpoint.journal().count(f"Starting {UNIT}")
+    start = endpoint.show()["InvocationID"]
+    endpoint.let_go()
     assert endpoint.apply()["outcome"] == "applied"
-    assert endpoint.journal().count(f"Starting {UNIT}") == starts
+    assert endpoint.show()["InvocationID"] == start
     assert endpoint.status()["word"] == "holds"
 
 
 def test_an_apply_that_is_killed_can_be_rolled_back_instead(endpoint: Endpoint) -> None:
     old = endpoint.current()
-    endpoint.declare()
-    endpoint.in_background("apply", NAME, "--yes")
-    endpoint.wait_phase("starting")
+    endpoint.apply_held()
     endpoint.box("sh", "-c", "kill -9 $(cat /tmp/pid)")
+    endpoint.let_go()
     assert endpoint.json("rollback", NAME, "--yes")["release"] == old
     assert endpoint.status()["word"] == "holds"
 
 
 def test_ctrl_c_after_the_stop_goes_back(endpoint: Endpoint) -> None:
     old = endpoint.current()
-    endpoint.declare(binary=wrapper(endpoint.box, "slow", f"sleep 3; {HOLDS}"))
+    endpoint.declare()
+    endpoint.box("touch", HELD)
     script = "/usr/bin/archonctl apply turn --yes >/tmp/out 2>&1 & echo $! >/tmp/pid; wait $!; echo $? >/tmp/rc"
     with subprocess.Popen([*_exec(endpoint.box), "bash", "-c", f"set -m; {script}"]) as shell:
-        endpoint.wait_phase("starting")
+        endpoint.wait_until_held()
         endpoint.box("sh", "-c", "kill -INT $(cat /tmp/pid)")
-        shell.wait(60)
+        eventually(lambda: "going back" in endpoint.said(), True, endpoint.said)
+        endpoint.let_go()
+        shell.wait(180)
     assert endpoint.box("cat", "/tmp/rc") == "6", endpoint.box("cat", "/tmp/out")
-    assert "going back" in endpoint.box("cat", "/tmp/out")
     assert endpoint.current() == old
     assert endpoint.status()["word"] == "holds"
 
@@ -332,28 +351,19 @@ def _exec(box: Box) -> list[str]:
 
 
 def test_of_two_applies_at_once_the_second_names_the_first(endpoint: Endpoint) -> None:
-    endpoint.declare()
-    endpoint.in_background("apply", NAME, "--yes")
-    endpoint.wait_phase("starting")
+    endpoint.apply_held()
     found = endpoint.apply(code=5)
     assert found["error"]["code"] == "up-in-progress"
     assert f"pid {endpoint.box('cat', '/tmp/pid')}" in found["error"]["message"]
-    for _ in range(300):
-        if endpoint.status()["word"] == "holds":
-            return
-        time.sleep(0.1)
-    pytest.fail(endpoint.box("cat", "/tmp/out"))
+    endpoint.let_go()
+    eventually(lambda: endpoint.status()["word"], "holds", endpoint.said)
 
 
 def test_systemd_started_anew_in_the_middle_changes_nothing_of_the_end(endpoint: Endpoint) -> None:
-    endpoint.declare(binary=wrapper(endpoint.box, "slow", f"sleep 2; {HOLDS}"))
-    endpoint.in_background("apply", NAME, "--yes", "--json")
-    endpoint.wait_phase("starting")
+    endpoint.apply_held("--json")
     endpoint.box("systemctl", "daemon-reexec")
-    for _ in range(300):
-        if endpoint.box.run("test", "-e", f"{FOLDER}/apply.json").returncode == 1:
-            break
-        time.sleep(0.1)
+    endpoint.let_go()
+    eventually(lambda: endpoint.box.run("test", "-e", f"{FOLDER}/apply.json").returncode, 1, endpoint.said)
     assert endpoint.status()["word"] == "holds", endpoint.box("cat", "/tmp/out")
 
 
@@ -460,10 +470,7 @@ def test_after_a_reboot_it_serves_verified_without_drift(endpoint: Endpoint) -> 
     before = endpoint.show()["InvocationID"]
     box.down()
     box.up()
-    for _ in range(300):
-        if endpoint.show()["ActiveState"] == "active":
-            break
-        time.sleep(0.1)
+    eventually(lambda: endpoint.show()["ActiveState"], "active", endpoint.journal)
     status = endpoint.status()
     assert (status["word"], status["exit"]) == ("holds", 0), endpoint.journal()
     assert endpoint.show()["InvocationID"] != before

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.sdbox.box import Box, equip, install
+from support.sdbox.endpoint import eventually
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -77,7 +78,7 @@ def start(box: Box) -> int:
 
 def settled(box: Box, *names: str) -> dict[str, str]:
     """The unit's properties once it is up, or down for good."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end:
         shown = box.show(UNIT, "ActiveState", "NRestarts", "Result", "MainPID", "StatusText", *names)
         if shown["ActiveState"] in ("active", "failed", "inactive"):
@@ -139,10 +140,9 @@ def test_a_broken_contract_fails_the_start_and_is_not_retried(installed: Box, pl
     found = verdict(installed)
     assert found["verdict"] == "broken"
     assert installed.run("pgrep", "-u", "archon").returncode == 1
-    time.sleep(0.5)
     alert = ["journalctl", "-o", "cat", "-u", "archon-failed@unit.service", "--no-pager"]
+    eventually(lambda: f"hook: unit {found['code']} (final)" in installed(*alert), True)
     assert f"unit is not serving as promised: {found['code']}" in installed(*alert, "-p", "alert")
-    assert f"hook: unit {found['code']} (final)" in installed(*alert)
 
 
 def test_a_usage_error_of_the_engine_runs_it_once(installed: Box, place: Place) -> None:
@@ -161,7 +161,7 @@ def test_a_usage_error_of_the_engine_runs_it_once(installed: Box, place: Place) 
 def test_an_engine_that_crashes_at_boot_is_tried_five_times_and_no_more(installed: Box, place: Place) -> None:
     place(binary=counting(installed, "kill -SEGV $$"))
     start(installed)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end and starts(installed) < 5:
         time.sleep(0.2)
     time.sleep(1.5)
@@ -173,7 +173,7 @@ def test_a_passing_fault_at_boot_is_tried_again_and_the_next_start_is_verified(i
     once = f'[ $(wc -l </srv/unit/count) -gt 1 ] || exec sh -c "kill -KILL \\$\\$"\nexec {ENGINE} "$@"'
     place(binary=counting(installed, once))
     start(installed)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end and installed.show(UNIT, "ActiveState")["ActiveState"] != "active":
         time.sleep(0.2)
     shown = settled(installed)
@@ -186,7 +186,7 @@ def test_a_killed_engine_is_started_anew_and_verified_anew(installed: Box, place
     assert start(installed) == 0
     before = verdict(installed)
     installed("kill", "-9", str(before["pid"]))
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end and verdict(installed)["invocation"] == before["invocation"]:
         time.sleep(0.2)
     shown = settled(installed)
@@ -203,7 +203,7 @@ def test_an_engine_that_a_sites_watchdog_ends_is_started_anew(installed: Box, pl
     installed.put(f"/etc/systemd/system/{UNIT}.d/91-watchdog.conf", quick)
     installed("systemctl", "daemon-reload")
     assert start(installed) == 0, journal(installed)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end and starts(installed) < 2:
         time.sleep(0.2)
     assert starts(installed) >= 2
@@ -213,7 +213,7 @@ def test_an_engine_that_a_sites_watchdog_ends_is_started_anew(installed: Box, pl
 def test_a_killed_verifier_fails_the_start(installed: Box, place: Place) -> None:
     place()
     installed("systemctl", "start", "--no-block", UNIT)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 180
     while time.monotonic() < end and installed.run("pkill", "-9", "-f", "archonctl verify unit").returncode:
         time.sleep(0.02)
     shown = settled(installed)
@@ -341,7 +341,7 @@ def test_restarts_in_20_hours_by_class_of_failure(
     installed.put(f"/etc/systemd/system/{UNIT}.d/90-quick.conf", COMPRESSED)
     installed("systemctl", "daemon-reload")
     start(installed)
-    end = time.monotonic() + 100
+    end = time.monotonic() + 200
     while time.monotonic() < end and installed.show(UNIT, "ActiveState")["ActiveState"] != "failed":
         time.sleep(0.1)
     time.sleep(TWENTY_HOURS_S)

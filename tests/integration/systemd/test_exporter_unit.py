@@ -163,9 +163,7 @@ def test_a_start_that_is_refused_and_a_unit_that_systemd_gives_up_are_counted(se
     box, said = seen.box, lambda: seen.journal() + seen.journal("archon-exporter")
     seen.module("place_release", seen.declaration, "--ctx-size", "512")
     assert box.run("systemctl", "restart", seen.unit, timeout=120).returncode != 0
-    eventually(
-        lambda: {key[1] for key in scraped(box) if key[0] == "archon_unit_refusal"}, {"kv-tokens-short"}, said, 20
-    )
+    eventually(lambda: {key[1] for key in scraped(box) if key[0] == "archon_unit_refusal"}, {"kv-tokens-short"}, said)
     assert value(box, "archon_unit_start_limit_hits_total", "seen") == 0
     drop_in = f"/etc/systemd/system/{seen.unit}.d/50-falls.conf"
     falls = "[Unit]\nStartLimitBurst=2\n[Service]\nExecStart=\nExecStart=/bin/false\nExecStartPost=\nRestartSec=100ms\n"
@@ -173,7 +171,7 @@ def test_a_start_that_is_refused_and_a_unit_that_systemd_gives_up_are_counted(se
     box("systemctl", "daemon-reload")
     box("systemctl", "reset-failed", seen.unit)
     box.run("systemctl", "start", seen.unit, timeout=120)
-    eventually(lambda: value(box, "archon_unit_start_limit_hits_total", "seen"), 1.0, said, 20)
+    eventually(lambda: value(box, "archon_unit_start_limit_hits_total", "seen"), 1.0, said)
     box("rm", drop_in)
     box("systemctl", "daemon-reload")
     box("systemctl", "reset-failed", seen.unit)

@@ -76,7 +76,7 @@ def run(driver: str) -> tuple[str, ...]:
 
 def serves(box: Box, driver: str) -> None:
     script = "import sys, urllib.request as u; u.urlopen(f'http://127.0.0.1:{sys.argv[1]}/health', timeout=5)"
-    wait_for(lambda: box.run("/usr/bin/python3", "-c", script, port_of(driver)).returncode == 0, 60)
+    wait_for(lambda: box.run("/usr/bin/python3", "-c", script, port_of(driver)).returncode == 0, 180)
 
 
 def ledger(box: Box, *words: str) -> CompletedProcess[str]:
@@ -99,7 +99,7 @@ def test_the_log_of_the_last_start_is_read_from_podman(host: Box, driver: str) -
     kept = host.run("podman", "logs", driver)
     assert again["lines_read"] < len((kept.stdout + kept.stderr).splitlines())
 
-    followed = host.run(CLI, "ledger", "--container", driver, "--follow", "--timeout", "30", "--json")
+    followed = host.run(CLI, "ledger", "--container", driver, "--follow", "--timeout", "150", "--json")
     assert followed.returncode == 0, followed.stdout + followed.stderr
     assert json.loads(followed.stdout)["essentials"]["kv_tokens"]["value"] == 8192
 

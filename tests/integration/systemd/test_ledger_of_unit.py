@@ -38,7 +38,7 @@ def test_the_last_start_alone_is_read(box: Box, unit: str) -> None:
     start(box, "11,111")
     start(box, "22,222")
     for name in (unit, unit.removesuffix(".service")):
-        done = box.run(CLI, "ledger", "--unit", name, "--follow", "--timeout", "30", "--json")
+        done = box.run(CLI, "ledger", "--unit", name, "--follow", "--timeout", "150", "--json")
         assert done.returncode == 0, done.stderr
         read = json.loads(done.stdout)
         assert read["boots"] == 1

@@ -67,7 +67,7 @@ VALUES = ["", "=", "a=b", "-v", "%i", "%%", "https://h:1/p,q@r+s%20", "0", "/a/b
 
 def report(box: Box) -> tuple[list[str], dict[str, str]]:
     """What the started process wrote down, once it has."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         text = box.run("cat", "/run/report.json").stdout
         if text.endswith("]"):

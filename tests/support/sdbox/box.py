@@ -24,7 +24,7 @@ class Box:
     binds: Sequence[str] = ()
     env: dict[str, str] = field(default_factory=dict)
 
-    def _tool(self, *words: str, timeout: float = 60, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def _tool(self, *words: str, timeout: float = 180, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [TOOL, words[0], self.folder, *words[1:]],
             env=os.environ | self.env,
@@ -50,11 +50,11 @@ class Box:
         """The power cut: everything in it is gone at once."""
         os.kill(int((self.folder / "pid1").read_text()), signal.SIGKILL)
 
-    def run(self, *words: str | Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str | Path, timeout: float = 180) -> subprocess.CompletedProcess[str]:
         """A command inside; its status and both outputs."""
         return self._tool("exec", *map(str, words), timeout=timeout)
 
-    def __call__(self, *words: str | Path, timeout: float = 60) -> str:
+    def __call__(self, *words: str | Path, timeout: float = 180) -> str:
         """A command inside that must succeed; its output."""
         done = self.run(*words, timeout=timeout)
         assert done.returncode == 0, f"{words} -> {done.returncode}\n{done.stdout}{done.stderr}"

@@ -26,7 +26,7 @@ path = "{place}/model.gguf"
 [service]
 user = "archon"
 listen = "127.0.0.1:{port}"
-load_timeout_s = 60
+load_timeout_s = 200
 """
 
 
@@ -50,7 +50,7 @@ class Applied:
         """Its declaration, inside."""
         return f"/etc/archon/{self.name}.toml"
 
-    def module(self, name: str, *words: str | Path, timeout: float = 120) -> str:
+    def module(self, name: str, *words: str | Path, timeout: float = 240) -> str:
         """``python -m support.NAME`` inside; its output."""
         path = f"PYTHONPATH={self.repository / 'tests'}:{self.repository / 'controller'}"
         return self.box("env", path, sys.executable, "-m", f"support.{name}", *words, timeout=timeout)
@@ -88,7 +88,7 @@ def applied(
         box.run(CLI, "install", "--uninstall", timeout=60)
 
 
-def eventually(look: Callable[[], object], wanted: object, why: Callable[[], str] = str, seconds: float = 90) -> None:
+def eventually(look: Callable[[], object], wanted: object, why: Callable[[], str] = str, seconds: float = 180) -> None:
     """Wait until something is so; ``why`` is asked what to say where it never is."""
     end = time.monotonic() + seconds
     while (found := look()) != wanted:

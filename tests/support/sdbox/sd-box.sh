@@ -123,7 +123,7 @@ up() {
     bash -c 'echo 0 >"$1/cgroup.procs"; shift; exec unshare --cgroup "$@"' _ "$cgroup2/$group" \
     bash "$0" inner "$dir" "$@" </dev/null >"$dir/log" 2>&1 &
   unshare_pid=$!
-  for _ in $(seq 600); do
+  for _ in $(seq 2400); do
     pid=$(tr -d ' ' 2>/dev/null <"/proc/$unshare_pid/task/$unshare_pid/children") || true
     if [ -n "$pid" ] && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = systemd ]; then
       echo "$pid" >"$dir/pid1"
@@ -149,8 +149,11 @@ down() {
     sleep .05
   done
   [ ! -d "/proc/$pid" ] || kill -9 "$pid"
-  sleep .1
-  find "$cgroup2/$group" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+  for _ in $(seq 300); do # what was killed is gone a little later
+    find "$cgroup2/$group" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+    [ -d "$cgroup2/$group" ] || break
+    sleep .1
+  done
   [ ! -d "$cgroup2/$group" ] || die "cgroup $group is left"
   echo down
 }
