@@ -19,7 +19,8 @@ from support.reverse_proxy import Behaviour, reverse_proxy
 BOM = b"\xef\xbb\xbf"
 SLOW = {"prefill_s": 0.001, "step_s": 0.01}
 """An engine at whose pace it shows when a stream comes."""
-"""Long enough for answers that come whole, and not for full-height ones at the pace of the first tokens."""
+LONG_BYTES = 1100
+"""Of a request: more than the one that measures the pace, less than half of the contract, whatever the pace is."""
 
 
 def through(does: Behaviour, *, path: str = "", **engine: Any) -> Verdict:
@@ -74,7 +75,7 @@ TRANSPARENT: dict[str, tuple[Behaviour, str]] = {
         "",
     ),
     "refused for a moment": (Behaviour(refuse=[(429, "1"), (503, "")]), ""),
-    "long requests refused for a moment": (Behaviour(refuse=[(503, "0"), (429, "")], refuse_above=1500), ""),
+    "long requests refused for a moment": (Behaviour(refuse=[(503, "0"), (429, "")], refuse_above=LONG_BYTES), ""),
 }
 
 
@@ -139,12 +140,12 @@ def test_a_body_that_is_not_packed_as_it_says_is_broken() -> None:
 
 
 REFUSED: dict[str, tuple[Behaviour, str, str, str]] = {
-    "long ones for ever": (Behaviour(refuse=[(429, "0")] * 99, refuse_above=1500), "broken", "capacity", "queue-full"),
+    "long ones for ever": (Behaviour(refuse=[(429, "0")] * 99, refuse_above=LONG_BYTES), "broken", "capacity", "queue-full"),
     "long ones until much later": (
-        Behaviour(refuse=[(429, "3600")] * 99, refuse_above=1500), "no evidence", "capacity", "engine-busy",
+        Behaviour(refuse=[(429, "3600")] * 99, refuse_above=LONG_BYTES), "no evidence", "capacity", "engine-busy",
     ),
     "until a date that is far away": (
-        Behaviour(refuse=[(503, "Fri, 31 Dec 2100 23:59:59 GMT")] * 99, refuse_above=1500),
+        Behaviour(refuse=[(503, "Fri, 31 Dec 2100 23:59:59 GMT")] * 99, refuse_above=LONG_BYTES),
         "no evidence", "capacity", "engine-busy",
     ),
     "small ones, too": (Behaviour(refuse=[(429, "0")] * 99), "no evidence", "generation", "engine-busy"),

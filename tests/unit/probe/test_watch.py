@@ -136,7 +136,7 @@ def test_slots_that_never_work_prove_nothing_against_an_engine() -> None:
 @pytest.mark.parametrize("when_idle", [False, True])
 def test_an_engine_whose_slots_all_are_of_others_is_busy_and_not_broken(when_idle: bool) -> None:
     """They answer for longer than a short request is waited for; with ``--when-idle`` it is not even sent."""
-    limits = replace(ROOMY, generation_s=0.5, patient_s=1.0)
+    limits = replace(ROOMY, generation_s=4.0, patient_s=1.0)
     engine = Engine(slots=2, window=LONG_WINDOW, gauges="llamacpp", step_s=0.02)
     with lying_server(engine) as server, traffic(server, 5, ENDLESS):
         wait_for(lambda: server.waiting)
