@@ -140,7 +140,9 @@ def test_a_body_that_is_not_packed_as_it_says_is_broken() -> None:
 
 
 REFUSED: dict[str, tuple[Behaviour, str, str, str]] = {
-    "long ones for ever": (Behaviour(refuse=[(429, "0")] * 99, refuse_above=LONG_BYTES), "broken", "capacity", "queue-full"),
+    "long ones for ever": (
+        Behaviour(refuse=[(429, "0")] * 99, refuse_above=LONG_BYTES), "broken", "capacity", "queue-full",
+    ),
     "long ones until much later": (
         Behaviour(refuse=[(429, "3600")] * 99, refuse_above=LONG_BYTES), "no evidence", "capacity", "engine-busy",
     ),
