@@ -23,7 +23,7 @@ class Line:
     code: str = ""
     """Of a refusal."""
     tokens: str = ""
-    """Prompt and answer as admitted, ``≤`` before a bound that was not counted."""
+    """Prompt and longest answer as admitted: ``269+8``, ``<=269+8``, ``?+8``."""
     queued_s: float | None = None
     first_s: float | None = None
     total_s: float = 0.0

@@ -19,7 +19,7 @@ from archonctl.guard.limits import Bodies, ClientGone, Limits, PerClient, Receiv
 from archonctl.guard.prompt import Prompt, takes_cache
 from archonctl.guard.reply import Reply
 from archonctl.guard.upstream import EngineFault, Request, to_send
-from archonctl.guard.values import Refusal, Refused
+from archonctl.guard.values import Ask, Refusal, Refused
 
 Scope = Mapping[str, Any]
 
@@ -114,6 +114,7 @@ class Guard:
             ticket = await self.door.admit(ask, wait_s=self.limits.wait_s)
         finally:
             call.line.queued_s = time.monotonic() - before
+        call.line.tokens = _tokens_of(ticket.ask)
         try:
             placed = await self.placement.place(prompt, ticket)
             try:
@@ -147,6 +148,12 @@ class _Call:
     @property
     def peer(self) -> str:
         return str((self.scope.get("client") or ("unknown",))[0])
+
+
+def _tokens_of(ask: Ask) -> str:
+    """Prompt and longest answer for the log; ``<=``: a bound, not a count; ``?``: not known."""
+    prompt = "?" if ask.unknown else f"{'' if ask.exact else '<='}{ask.prompt_tokens}"
+    return f"{prompt}+{'?' if ask.max_tokens is None else ask.max_tokens}"
 
 
 def _prompt(path: str, request: Request) -> Prompt | None:
