@@ -55,7 +55,7 @@ def test_an_absolute_target_is_asked_of_the_engine_alone(pair: tuple[EchoEngine,
 
 def test_no_answer_outlives_its_client_at_the_engine(pair: tuple[EchoEngine, Guarded]) -> None:
     engine, guard = pair
-    httpx.post(guard.url + CHAT, json=chat("x"), headers={"X-Conversation-Id": "one"})
+    httpx.post(guard.url + CHAT, json=chat("x"), headers={"X-Conversation-Id": "one"}, timeout=60)
     assert engine.seen[-1].header("x-conversation-id") is None
 
 
@@ -77,7 +77,7 @@ def test_headers_for_the_other_end_pass_and_those_of_one_connection_do_not(pair:
 def test_bodies_pass_byte_by_byte_whatever_they_are(pair: tuple[EchoEngine, Guarded]) -> None:
     engine, guard = pair
     body = bytes(range(256)) * 300
-    answer = httpx.post(f"{guard.url}/v1/audio/transcriptions", content=body)
+    answer = httpx.post(f"{guard.url}/v1/audio/transcriptions", content=body, timeout=60)
     assert (engine.seen[-1].body, answer.status_code) == (body, 400)
 
 
@@ -103,7 +103,7 @@ def test_head_and_options_have_the_engines_answer(pair: tuple[EchoEngine, Guarde
     assert b"1234" in got
     assert b"X-Engine: echo" in got
     assert got.endswith(b"\r\n\r\n")
-    assert httpx.options(f"{guard.url}{CHAT}").status_code == 200
+    assert httpx.options(f"{guard.url}{CHAT}", timeout=60).status_code == 200
     assert engine.seen[-1].line == f"OPTIONS {CHAT} HTTP/1.1"
 
 
@@ -119,12 +119,12 @@ def test_a_client_of_http_1_0_gets_no_chunks(pair: tuple[EchoEngine, Guarded]) -
 def test_a_stream_arrives_whole_in_order_and_as_it_comes(pair: tuple[EchoEngine, Guarded]) -> None:
     _engine, guard = pair
     body = chat("hello", True, pieces=200, size=500)
-    with httpx.stream("POST", guard.url + CHAT, json=body) as answer:
+    with httpx.stream("POST", guard.url + CHAT, json=body, timeout=60) as answer:
         got = b"".join(answer.iter_raw())
     assert told(got) == expected_text("hello", 200, 500)
     assert got.endswith(b"data: [DONE]\n\n")
-    slow = chat("slow", True, pieces=3, gap_s=0.3)
-    with httpx.stream("POST", guard.url + CHAT, json=slow, timeout=10) as answer:
+    slow = chat("slow", True, pieces=3, gap_s=60)
+    with httpx.stream("POST", guard.url + CHAT, json=slow, timeout=60) as answer:
         first = next(answer.iter_raw())
     assert told(first) == expected_text("slow", 1, 40), "an event was kept back until the next"
 
@@ -143,7 +143,7 @@ def test_a_stream_arrives_whole_in_order_and_as_it_comes(pair: tuple[EchoEngine,
 )
 def test_every_way_to_frame_an_answer_is_read(pair: tuple[EchoEngine, Guarded], sent: bytes) -> None:
     _engine, guard = pair
-    answer = httpx.post(guard.url + CHAT, json=chat("x", raw=sent.decode("latin-1")))
+    answer = httpx.post(guard.url + CHAT, json=chat("x", raw=sent.decode("latin-1")), timeout=60)
     assert (answer.status_code, answer.content) == (200, b"abc")
 
 
@@ -151,7 +151,7 @@ def test_a_packed_answer_is_passed_on_packed(pair: tuple[EchoEngine, Guarded]) -
     _engine, guard = pair
     head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2"
     sent = head + "\r\n\r\n\x1f\x8bxyz"
-    with httpx.stream("POST", guard.url + CHAT, json=chat("x", raw=sent)) as answer:
+    with httpx.stream("POST", guard.url + CHAT, json=chat("x", raw=sent), timeout=60) as answer:
         assert b"".join(answer.iter_raw()) == b"\x1f\x8bxyz"
         assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
 
@@ -159,9 +159,9 @@ def test_a_packed_answer_is_passed_on_packed(pair: tuple[EchoEngine, Guarded]) -
 def test_the_guards_own_pages_are_elsewhere(pair: tuple[EchoEngine, Guarded]) -> None:
     engine, guard = pair
     for path in ("/health", "/metrics"):
-        httpx.get(guard.url + path)
+        httpx.get(guard.url + path, timeout=60)
         assert engine.seen[-1].line == f"GET {path} HTTP/1.1"
     admin = f"http://127.0.0.1:{guard.admin_port}"
-    assert httpx.get(f"{admin}/health").json()["status"] == "ok"
-    assert "archon_guard_retries_total" in httpx.get(f"{admin}/metrics").text
-    assert httpx.get(f"{admin}/v1/models").status_code == 404
+    assert httpx.get(f"{admin}/health", timeout=60).json()["status"] == "ok"
+    assert "archon_guard_retries_total" in httpx.get(f"{admin}/metrics", timeout=60).text
+    assert httpx.get(f"{admin}/v1/models", timeout=60).status_code == 404

@@ -86,18 +86,20 @@ def test_with_own_keys_the_engine_sees_its_own_and_never_theirs() -> None:
     clients = OwnKeys((("alice", hashlib.sha256(KEY.encode()).digest()),), "engine-key")
     with echo_engine() as (engine, port), guarded(port, clients=clients, engine_key="engine-key") as guard:
         for headers in ({}, {"Authorization": "Bearer wrong-key-123"}, {"Authorization": "Bearer engine-key"}):
-            answer = httpx.get(f"{guard.url}/v1/models", headers=headers)
+            answer = httpx.get(f"{guard.url}/v1/models", headers=headers, timeout=60)
             assert answer.status_code == 401
             assert answer.json()["error"]["code"] == ("key-unknown" if headers else "key-missing")
             assert answer.headers["www-authenticate"] == "Bearer"
         assert engine.seen == []
         for name, value in (("Authorization", f"Bearer {KEY}"), ("X-Api-Key", KEY), ("api-key", KEY)):
-            assert httpx.get(f"{guard.url}/v1/models", headers={name: value}).status_code == 200
+            assert httpx.get(f"{guard.url}/v1/models", headers={name: value}, timeout=60).status_code == 200
             assert engine.seen[-1].header("authorization") == "Bearer engine-key"
             assert KEY.encode() not in engine.seen[-1].head
-        assert httpx.get(f"{guard.url}/health", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
+        assert (
+            httpx.get(f"{guard.url}/health", headers={"Authorization": f"Bearer {KEY}"}, timeout=60).status_code == 200
+        )
         assert engine.seen[-1].header("authorization") is None
-        assert httpx.get(f"{guard.url}/health/..%2fv1").status_code == 401
+        assert httpx.get(f"{guard.url}/health/..%2fv1", timeout=60).status_code == 401
 
 
 def test_without_own_keys_theirs_pass_and_tell_them_apart() -> None:
