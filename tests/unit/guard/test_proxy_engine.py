@@ -287,6 +287,7 @@ def test_lines_of_the_log_hold_figures_and_no_content(pair: tuple[EchoEngine, Gu
     line = next(line for line in guard.lines if "client=key-" in line)
     assert line.startswith(f"POST {CHAT} 200 client=key-")
     assert " end=passed " in line
+    assert " tokens=<=" in line
     assert " in=" in line
 
 
