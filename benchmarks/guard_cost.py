@@ -1,7 +1,7 @@
 """What the guard costs: requests through it and to the engine itself, side by side in one run, over loopback.
 
-Three parts: latency at a fixed rate, streams compared byte by byte with what the engine says, and the guard's memory
-over many requests. The engine is a real llama-server with a tiny model, or tests/support/echo_engine.py: a simulator
+Three parts: latency at a fixed rate (with the real engine also over connections that the client keeps), streams
+compared byte by byte with what the engine says, and the guard's memory over many requests. The engine is a real llama-server with a tiny model, or tests/support/echo_engine.py: a simulator
 that answers at once, for numbers that no model on a CPU reaches.
 
 usage: python benchmarks/guard_cost.py [--server LLAMA_SERVER --model GGUF] [--rate 50] [--seconds 60]
@@ -54,12 +54,12 @@ def share(found: list[float], part: float) -> float:
     return 1000 * found[min(len(found) - 1, int(part * len(found)))]
 
 
-def session() -> aiohttp.ClientSession:
-    """A client that makes a connection a request, to both alike: the simulator keeps none."""
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0))
+def session(*, keep: bool = False) -> aiohttp.ClientSession:
+    """A client of both alike: it makes a connection a request, or keeps them (the simulator keeps none)."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=not keep, limit=0))
 
 
-async def latency(both: Stand, rate: float, seconds: float) -> None:
+async def latency(both: Stand, rate: float, seconds: float, *, keep: bool = False) -> None:
     """Requests at a fixed rate to both, each in turn, whatever the answers take."""
     took: dict[tuple[str, str], list[float]] = {}
     body = {"messages": [{"role": "user", "content": "how long?"}], "max_tokens": 1}
@@ -73,7 +73,7 @@ async def latency(both: Stand, rate: float, seconds: float) -> None:
             await answer.read()
         took.setdefault((whom, "whole"), []).append(time.perf_counter() - began)
 
-    async with session() as http:
+    async with session(keep=keep) as http:
         tasks, began = set(), time.perf_counter()
         for number in range(int(rate * seconds)):
             await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
@@ -154,9 +154,12 @@ async def memory(both: Stand, count: int, at_once: int = 32) -> None:
 
 async def everything(both: Stand, options: argparse.Namespace) -> None:
     """All parts; with a real engine the streams are the simulator's alone."""
-    await latency(both, options.rate, 2.0)  # warm
-    print(f"{options.rate:g} requests/s to each, for {options.seconds:g} s:")
-    await latency(both, options.rate, options.seconds)
+    print("warming up:")
+    await latency(both, options.rate, 2.0)
+    for keep in (False, True)[: 1 + (options.server is not None)]:
+        how = "connections are kept" if keep else "a connection a request"
+        print(f"{options.rate:g} requests/s to each, for {options.seconds:g} s, {how}:")
+        await latency(both, options.rate, options.seconds, keep=keep)
     if options.server is None and options.streams:
         await streams(both, options.streams)
     if options.requests:
