@@ -11,7 +11,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from support.ports import free
 
 FOLDER = Path(__file__).resolve().parent.parent / "golden" / "boots"
 MODEL = "/models/tiny"
@@ -218,9 +219,7 @@ def make_model(case: BootCase, folder: Path) -> Path:
 def boot(case: BootCase, program: Path, folder: Path, seconds: float = 600) -> BootRecord:
     """Start one engine until it serves or is gone, stop it, and give its log."""
     model = make_model(case, folder)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free()
     log = folder / f"{case.id}.log"
     with log.open("wb") as sink:
         server = subprocess.Popen(

@@ -125,7 +125,7 @@ def chromium() -> Iterator[Tab]:
             os.close(to_send)
             os.close(from_read)
             try:
-                browser.wait(10)
+                browser.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(browser.pid, 9)
                 browser.wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,17 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.ports import free
+
 CLI = Path(sys.executable).with_name("archonctl")
 
 
-def free() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 180.0, what: str = "") -> None:
     """Poll until true."""
     end = time.monotonic() + seconds
     while not condition():
@@ -37,7 +31,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str =
 def get(url: str) -> Any:
     """JSON from an address; None where there is none."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return json.loads(answer.read() or b"null")
     except (OSError, ValueError):
         return None
@@ -72,7 +66,7 @@ class Process:
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def text(self) -> str:
         return self.log.read_text("utf-8", "replace")

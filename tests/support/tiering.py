@@ -24,7 +24,9 @@ from archonctl.tiers.prefix import text_of
 from archonctl.tiers.running import running_arguments
 from archonctl.tiers.slots import SlotClient
 from archonctl.tiers.store import Store
-from support.guard_process import Process, environment, free
+from archonctl.tiers.values import Action, Decision, Item, Placement, Reason
+from support.guard_process import Process, environment
+from support.ports import free
 from support.staged import MIB, specs
 
 _T = TypeVar("_T")
@@ -197,3 +199,12 @@ def bench(server: Path, model: Path, folder: Path, *options: str, slots: int = 2
 def story(number: int, words: int = 50) -> str:
     """The beginning of a conversation that begins like no other."""
     return f"{number} " + " ".join(f"{(number * 7919 + i * 104729) % 9973}" for i in range(words))
+
+
+def spill(desk: Desk, prompt: str, to: str | None = "disk") -> Placement:
+    """The decision that moves one conversation."""
+    each = desk.of(prompt)
+    where = "engine" if each.live else each.places[0]
+    item = Item(each.id, where, desk.placer.book.size_of(each), each.tokens, 1.0)
+    action = Action.EVICT if to is None else Action.SPILL
+    return Placement((Decision(item, action, Reason.RETAIN_CHEAPER, to, item.bytes),))

@@ -42,7 +42,7 @@ def serving(binary: Path, model: Path, port: int, log: Path) -> Iterator[str]:
     base = f"http://127.0.0.1:{port}"
     with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             while not healthy(base):
                 assert process.poll() is None, log.read_text(errors="replace")[-2000:]
                 assert time.monotonic() < deadline, "not healthy after 60 s"
@@ -54,7 +54,7 @@ def serving(binary: Path, model: Path, port: int, log: Path) -> Iterator[str]:
 
 def healthy(base: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{base}/health", timeout=5) as answer:
+        with urllib.request.urlopen(f"{base}/health", timeout=60) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False

@@ -332,9 +332,9 @@ def test_an_interrupt_while_it_loads_leaves_nothing(tmp_path: Path, free_port: i
         command, cwd=repository, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            wait_for(engines, 60)
+            wait_for(engines, 240)
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) != 0
+            assert process.wait(120) != 0
         finally:
             process.kill()
     assert not engines()

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from support.guard_process import CLI, Process, free, get, wait_for
+from support.guard_process import CLI, Process, get, wait_for
+from support.ports import free
 
 pytestmark = pytest.mark.engine
 
@@ -38,7 +39,7 @@ path = "{model}"
 detect = true
 [service]
 listen = "127.0.0.1:{port}"
-load_timeout_s = 60
+load_timeout_s = 200
 """
 
 
@@ -62,7 +63,7 @@ class Guarded:
         self.archonctl("up", str(self.declaration), "--detach", "--leg", "ledger")
 
     def archonctl(self, *words: str) -> None:
-        done = subprocess.run([CLI, *words], env=self.env, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run([CLI, *words], env=self.env, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def post(self, path: str, body: dict[str, Any], url: str = "") -> tuple[int, Any]:
@@ -177,7 +178,7 @@ def retried(guarded: Guarded) -> float:
     return guarded.metric('archon_guard_retries_total{outcome="attempted"}')
 
 
-LEAVES = {"prompt": [7] * 300, "max_tokens": 900, "ignore_eos": True}
+LEAVES = {"prompt": [7] * 300, "max_tokens": 900, "ignore_eos": True, "n_probs": 100}
 FOLLOWS = {"prompt": [9] * 1000, "max_tokens": 100, "ignore_eos": True}
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from support.guard_process import CLI, Process, environment, free
+from support.guard_process import CLI, Process, environment
+from support.ports import free
 from support.tiny_hf import write_tiny_hf
 
 pytestmark = [pytest.mark.engine, pytest.mark.optional, pytest.mark.timeout(600)]

@@ -17,6 +17,7 @@ import pytest
 
 from archonctl.ledger import BootLedger, LedgerReader, read_ledger
 from archonctl.ledger.refusal import refusal
+from support.ports import free
 
 pytestmark = pytest.mark.engine
 
@@ -48,7 +49,7 @@ def start(llama_server: Path, tmp_path: Path) -> Start:
     def run(*arguments: str | Path, memory_bytes: int = 0, port: int = 0) -> Boot:
         nonlocal count
         count += 1
-        port = port or _free_port()
+        port = port or free()
         log = tmp_path / f"boot-{count}.log"
         with log.open("wb") as sink:
             server = subprocess.Popen(
@@ -61,7 +62,7 @@ def start(llama_server: Path, tmp_path: Path) -> Start:
             try:
                 ready = _wait(server, port)
                 server.terminate()
-                server.wait(30)
+                server.wait(60)
             finally:
                 if server.poll() is None:
                     os.killpg(server.pid, signal.SIGKILL)
@@ -76,17 +77,11 @@ def _limited(memory_bytes: int) -> list[str]:
     return ["bash", "-c", f'ulimit -v {memory_bytes >> 10}; exec "$@"', "bash"] if memory_bytes else []
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _wait(server: subprocess.Popen[bytes], port: int) -> bool:
     end = time.monotonic() + BOOT_SECONDS
     while server.poll() is None and time.monotonic() < end:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
                 if answer.status == 200 and server.poll() is None:
                     return True
         except (urllib.error.URLError, OSError):

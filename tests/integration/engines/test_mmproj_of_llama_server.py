@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from archonctl.memory.interval import MIB
 from archonctl.plan.build import build_plan
 from archonctl.plan.load import load_model
 from support.mmproj import write_mmproj
+from support.ports import free
 
 pytestmark = pytest.mark.engine
 
@@ -27,9 +27,7 @@ _LOADED = "loaded multimodal model"
 
 
 def _boot(server: Path, argv: list[str], log: Path) -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free()
     with log.open("wb") as out:
         running = subprocess.Popen(
             [server, *argv, "--host", "127.0.0.1", "--port", str(port), "-lv", "4"],

@@ -107,7 +107,7 @@ def test_startup_and_readiness_follow_the_verdict_on_each_start_of_the_engine(
                 verdict = json.loads(ask(port, "/verdict")[1])
                 assert (verdict["word"], verdict["release"]) == ("holds", release.digest)
                 assert verdict["probe"]["facts"]["kv_tokens_logged"] >= 512
-                wait_for(lambda: 'archon_verdict{endpoint="box",verdict="holds"} 1.0' in ask(port, "/metrics")[1], 30)
+                wait_for(lambda: 'archon_verdict{endpoint="box",verdict="holds"} 1.0' in ask(port, "/metrics")[1], 120)
                 assert 'archon_engine_requests_running{endpoint="box"} 0.0' in ask(port, "/metrics")[1]
                 pod.stop()
                 status, why = ask(port, probes["readiness"])
@@ -157,4 +157,4 @@ def test_the_sidecar_serves_until_it_is_told_to_end(tmp_path: Path, free_port: i
         assert ask(free_port, "/ready") == (503, "loading\n")
         assert ask(free_port, "/else")[0] == 404
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0

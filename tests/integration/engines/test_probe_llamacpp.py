@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from archonctl.probe.limits import Limits
 from archonctl.probe.run import probe_endpoint
 from archonctl.probe.values import Depth, Extras, Verdict
 from support.engines import wait_for
+from support.ports import free
 from support.probing import leg, told
 
 pytestmark = pytest.mark.engine
@@ -34,12 +34,6 @@ TinyGguf = Callable[..., Path]
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "gpt-oss", "qwen3next")
 PATIENT = Limits(generation_s=240, calibrate_s=240, floor_s=240, read_s=60, tokenize_s=120, idle_s=120)
 """A machine that runs eight test suites at once is slow, and no verdict may depend on that."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def declared(model: Path, port: int, seqs: int, length: int, **service: str) -> Endpoint:
@@ -93,7 +87,7 @@ def served(llama_server: Path, tiny_gguf: TinyGguf, tmp_path: Path) -> Served:
         model: Path | None = None,
         logged: bool = True,
     ) -> tuple[Verdict, BootLedger]:
-        path, port, log = model or tiny_gguf("llama"), free_port(), tmp_path / "engine.log"
+        path, port, log = model or tiny_gguf("llama"), free(), tmp_path / "engine.log"
         endpoint = declared(path, port, seqs, length)
         argv = [str(llama_server), "-m", str(path), "--host", "127.0.0.1", "--port", str(port), *arguments]
         with running(argv, port, log):
@@ -109,7 +103,7 @@ def test_what_the_adapter_starts_holds(
     architecture: str, llama_server: Path, tiny_gguf: TinyGguf, tmp_path: Path
 ) -> None:
     model = tiny_gguf(architecture, hidden=128) if architecture == "qwen2" else tiny_gguf(architecture)
-    port, log = free_port(), tmp_path / "engine.log"
+    port, log = free(), tmp_path / "engine.log"
     bare = declared(model, port, 2, 1000)
     endpoint = bare.model_copy(update={"engine": Engine(kind="llamacpp", binary=str(llama_server))})
     with running(ADAPTER.command(endpoint).argv, port, log):
@@ -164,7 +158,7 @@ def test_an_over_committed_unified_pool_is_broken(served: Served) -> None:
 def test_fewer_slots_than_sequences_are_seen_by_requests_alone(
     llama_server: Path, tiny_gguf: TinyGguf, tmp_path: Path
 ) -> None:
-    model, port, log = tiny_gguf("llama"), free_port(), tmp_path / "engine.log"
+    model, port, log = tiny_gguf("llama"), free(), tmp_path / "engine.log"
     argv = [str(llama_server), "-m", str(model), "--host", "127.0.0.1", "--port", str(port), "-c", "4096", "-np", "2"]
     mute = replace(ADAPTER.api, report="", metrics="")
     with running(argv, port, log):
@@ -192,7 +186,7 @@ def test_admission_is_enough_where_it_is_asked_for(served: Served) -> None:
 def test_the_legs_that_are_asked_for_run_on_a_real_engine(
     llama_server: Path, tiny_gguf: TinyGguf, tmp_path: Path
 ) -> None:
-    model, port, log = tiny_gguf("llama"), free_port(), tmp_path / "engine.log"
+    model, port, log = tiny_gguf("llama"), free(), tmp_path / "engine.log"
     argv = [str(llama_server), "-m", str(model), "--port", str(port), "-c", "16384", "-np", "2", "-lv", "4"]
     with running(argv, port, log):
         endpoint = declared(model, port, 2, 8192)
@@ -222,7 +216,7 @@ def test_another_file_under_the_declared_name_is_broken(served: Served, tiny_ggu
 
 
 def test_a_key_is_needed_and_used(llama_server: Path, tiny_gguf: TinyGguf, tmp_path: Path) -> None:
-    model, port, log = tiny_gguf("llama"), free_port(), tmp_path / "engine.log"
+    model, port, log = tiny_gguf("llama"), free(), tmp_path / "engine.log"
     key = tmp_path / "key"
     key.write_text("a-key-of-this-test\n")
     argv = [str(llama_server), "-m", str(model), "--port", str(port), "--api-key", "a-key-of-this-test"]
@@ -237,7 +231,7 @@ def test_a_key_is_needed_and_used(llama_server: Path, tiny_gguf: TinyGguf, tmp_p
 
 
 def test_an_engine_killed_under_load_is_broken(llama_server: Path, tiny_gguf: TinyGguf, tmp_path: Path) -> None:
-    model, port, log = tiny_gguf("llama"), free_port(), tmp_path / "engine.log"
+    model, port, log = tiny_gguf("llama"), free(), tmp_path / "engine.log"
     argv = [str(llama_server), "-m", str(model), "--port", str(port), "-c", "16384", "-np", "2", "-lv", "4"]
     with running(argv, port, log) as process:
         killed = threading.Event()
@@ -273,7 +267,7 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupt_closes_every_connection(llama_server: Path, tiny_gguf: TinyGguf, tmp_path: Path) -> None:
-    model, port, log = tiny_gguf("llama"), free_port(), tmp_path / "engine.log"
+    model, port, log = tiny_gguf("llama"), free(), tmp_path / "engine.log"
     argv = [str(llama_server), "-m", str(model), "--port", str(port), "-c", "16384", "-np", "2"]
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     with running(argv, port, log):

@@ -37,7 +37,7 @@ def start(tmp_path: Path, free_port: int) -> Iterator[Start]:
         log = (tmp_path / "log").open("wb")
         running.append(subprocess.Popen([*argv, *SHAPE, *flags], env=BARE, stderr=log))
         log.close()
-        client = httpx.Client(base_url=f"http://127.0.0.1:{free_port}", timeout=30, trust_env=False)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{free_port}", timeout=120, trust_env=False)
         clients.append(client)
 
         def up() -> bool:
@@ -199,16 +199,16 @@ def test_sigterm_ends_it_with_0_and_what_it_was_answering_with_an_error(start: S
 @pytest.mark.parametrize(("version", "code"), [("1.0.5", 2), ("1.2.0", 70), ("1.8.1", 70)])
 def test_a_bad_command_line_ends_it_at_once(version: str, code: int, tmp_path: Path) -> None:
     argv = [PROGRAM, "--simulate-version", version, "--model", tmp_path / "none", "--no-such-flag"]
-    done = subprocess.run(argv, env=BARE, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(argv, env=BARE, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, "E unknown option '--no-such-flag'" in done.stderr) == (code, True)
 
 
 def test_a_missing_model_or_a_taken_port_is_fatal(tmp_path: Path, start: Start) -> None:
     argv = [PROGRAM, "--model", tmp_path / "none", *SHAPE]
-    done = subprocess.run(argv, env=BARE, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(argv, env=BARE, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, "radiance: fatal: cannot open" in done.stderr) == (70, True)
     client = start("--host-pool-mib", "50000")
     argv = [PROGRAM, "--model", tmp_path / "tiny.rad", *SHAPE, "--host-pool-mib", "50000"]
     argv += ["--host", "127.0.0.1", "--port", str(client.base_url.port)]
-    done = subprocess.run(argv, env=BARE, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(argv, env=BARE, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, "radiance: fatal: cannot listen" in done.stderr) == (70, True)

@@ -77,8 +77,8 @@ def _started(trial: Trial, way: Way | dict[str, Any], log: Path, port: int) -> b
         limited = ["prlimit", f"--as={SPACE}", *argv, "--fit", "off"]
         engine = subprocess.Popen(limited, stdout=out, stderr=subprocess.STDOUT)
     try:
-        wait_for(lambda: engine.poll() is not None or b"listening" in log.read_bytes(), seconds=60)
+        wait_for(lambda: engine.poll() is not None or b"listening" in log.read_bytes(), seconds=180)
         return engine.poll() is None
     finally:
         engine.kill()
-        engine.wait(30)
+        engine.wait(120)

@@ -20,7 +20,7 @@ RunCli = Callable[..., Any]
 
 def ask(url: str, prompt: str, *, stream: bool = False) -> tuple[str, int]:
     """The words, and the tokens that had to be prefilled for them."""
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=60)
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=200)
     if stream:
         text, last = "", None
         for event in client.completions.create(model="x", prompt=prompt, max_tokens=4, temperature=0, stream=True):
@@ -32,7 +32,7 @@ def ask(url: str, prompt: str, *, stream: bool = False) -> tuple[str, int]:
 
 
 def samples(admin: str) -> dict[str, float]:
-    text = urllib.request.urlopen(f"{admin}/metrics", timeout=10).read().decode()
+    text = urllib.request.urlopen(f"{admin}/metrics", timeout=60).read().decode()
     rows = [line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#")]
     return {name: float(value) for name, _, value in rows if name.startswith("archon_tiers_")}
 

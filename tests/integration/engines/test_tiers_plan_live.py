@@ -49,8 +49,8 @@ def test_the_slots_of_a_running_engine_are_weighed_by_its_own_figures(
     with (tmp_path / "log").open("wb") as out:
         engine = subprocess.Popen([str(word) for word in argv], stdout=out, stderr=subprocess.STDOUT)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{free_port}", timeout=30) as http:
-            wait_for(lambda: b"listening" in (tmp_path / "log").read_bytes(), seconds=60)
+        with httpx.Client(base_url=f"http://127.0.0.1:{free_port}", timeout=120) as http:
+            wait_for(lambda: b"listening" in (tmp_path / "log").read_bytes(), seconds=180)
             for slot, words_ in ((0, "one two three"), (1, "some longer text " * 20)):
                 body = {"prompt": words_, "n_predict": 4, "id_slot": slot, "cache_prompt": True}
                 assert http.post("/completion", json=body).status_code == 200
@@ -59,7 +59,7 @@ def test_the_slots_of_a_running_engine_are_weighed_by_its_own_figures(
         text = run_cli("tiers", "plan", path)
     finally:
         engine.kill()
-        engine.wait(30)
+        engine.wait(120)
     assert done.code == 0, done.stderr
     value = json.loads(done.stdout)
     assert value["live"]["prefill_tokens_per_s"] > 0

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from archonctl.tiers.store import StagingError
-from archonctl.tiers.values import Action, Decision, Item, Placement, Reason
-from support.tiering import Bench, Desk, bench, story
+from support.tiering import Bench, Desk, bench, spill, story
 
 pytestmark = pytest.mark.engine
 TinyGguf = Callable[..., Path]
@@ -31,15 +30,6 @@ def engine(made: Bench) -> Bench:
         made.engine.start()
     made.clear()
     return made
-
-
-def spill(desk: Desk, prompt: str, to: str | None = "disk") -> Placement:
-    """The decision that moves one conversation."""
-    each = desk.of(prompt)
-    where = "engine" if each.live else each.places[0]
-    item = Item(each.id, where, desk.placer.book.size_of(each), each.tokens, 1.0)
-    action = Action.EVICT if to is None else Action.SPILL
-    return Placement((Decision(item, action, Reason.RETAIN_CHEAPER, to, item.bytes),))
 
 
 def test_a_restored_conversation_goes_on_with_the_same_words_and_next_to_no_prefill(engine: Bench) -> None:
@@ -172,7 +162,7 @@ def test_a_slot_that_works_is_not_touched(engine: Bench) -> None:
     async def work(desk: Desk) -> None:
         prompt = story(5)
         answer = await desk.ask(prompt)
-        long = {"prompt": "x", "n_predict": 2500, "id_slot": answer.slot, "ignore_eos": True}
+        long = {"prompt": "x", "n_predict": 2500, "id_slot": answer.slot, "ignore_eos": True, "n_probs": 20}
         busy = asyncio.create_task(desk.http.post("/completion", json=long))
         while not (await desk.executor.client.slots())[answer.slot].busy and not busy.done():
             await asyncio.sleep(0.01)

