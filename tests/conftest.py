@@ -97,7 +97,7 @@ def _clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def run_cli() -> RunCli:
-    """``run_cli(*args, env=..., cwd=..., timeout=60)`` runs the installed command in a process of its own.
+    """``run_cli(*args, env=..., cwd=..., timeout=200)`` runs the installed command in a process of its own.
 
     It reads no stdin and cannot hang: after ``timeout`` seconds its process group is killed and the test fails.
     """
@@ -105,7 +105,7 @@ def run_cli() -> RunCli:
         pytest.fail(f"{CLI} is not installed: pip install -e '.[test]'")
 
     def run(
-        *args: str | Path, env: Mapping[str, str] | None = None, cwd: Path = REPOSITORY, timeout: float = 60
+        *args: str | Path, env: Mapping[str, str] | None = None, cwd: Path = REPOSITORY, timeout: float = 200
     ) -> CliResult:
         with subprocess.Popen(
             [CLI, *args],

@@ -171,7 +171,7 @@ refused() {
 @test "memory that is released in time is waited for" {
   more RAM_NEED_MIB=4000
   memory 8388608 2048000
-  beside='sleep 0.4; printf "MemTotal: 8388608 kB\nMemAvailable: 8000000 kB\n" >"$host/meminfo"' \
+  beside='waited; printf "MemTotal: 8388608 kB\nMemAvailable: 8000000 kB\n" >"$host/meminfo"' \
     run -0 on_host "$preflight" --raise --wait 20 "$place/x.env"
   [[ "$output" == *"note: ram-short: "*"waiting up to"* ]]
 }
@@ -210,7 +210,7 @@ refused() {
   devices='dri/renderD128' run on_host "$preflight" --check "$place/x.env"
   refused device-missing
   [[ "$output" == *"/dev/kfd render nodes (have 1, need 2)"* ]]
-  devices='' beside='sleep 0.5; for node in kfd dri/renderD12{8,9}; do mknod "/dev/$node" c 1 3; done' \
+  devices='' beside='waited; for node in kfd dri/renderD12{8,9}; do mknod "/dev/$node" c 1 3; done' \
     run -0 on_host "$preflight" --raise --wait 20 "$place/x.env"
 }
 
@@ -226,7 +226,7 @@ refused() {
   run on_host "$preflight" --check "$place/x.env"
   refused vram-not-released
   [[ "$output" == *"card1: 30000 MiB in use, at most 1024"* ]]
-  beside='sleep 0.5; echo 1 >/sys/class/drm/card1/device/mem_info_vram_used' \
+  beside='waited; echo 1 >/sys/class/drm/card1/device/mem_info_vram_used' \
     run -0 on_host "$preflight" --raise --wait 20 "$place/x.env"
 }
 

@@ -36,7 +36,8 @@ more() { printf '%s\n' "$@" >>"$place/x.env"; }
 on_host() {
   timeout 60 unshare --mount --propagation private --pid --fork --kill-child --mount-proc bash -c '
     set -e
-    holds() { exec sleep 30 7<>"$1"; }
+    holds() { exec sleep 99 7<>"$1"; }
+    waited() { until pgrep -x sleep >/dev/null; do :; done; } # between two looks of the preflight
     host=$1 devices=$2 limits=$3 first=$4 beside=$5
     shift 5
     mount --bind "$host/module" /sys/module
@@ -55,7 +56,7 @@ on_host() {
     for node in $devices; do mknod -m 660 "/dev/$node" c 1 3; done
     eval "$first"
     (eval "$beside") </dev/null >/dev/null 2>&1 3>&- 4>&- &
-    [[ $beside != holds* ]] || sleep 0.2
+    [[ $beside != holds* ]] || until [[ $(<"/proc/$!/comm") == sleep ]]; do :; done
     exec "$@"
   ' _ "$host" "$devices" "${limits:-}" "${first:-}" "${beside:-}" "$@"
 }

@@ -67,7 +67,7 @@ def test_a_container_is_asked_for_its_last_start_alone(run_cli: RunCli, runtime:
 
 
 def test_a_container_is_followed_until_it_serves(run_cli: RunCli, runtime: dict[str, str]) -> None:
-    done = run_cli("ledger", "--container", "engine", "--follow", "--json", env=runtime, timeout=30)
+    done = run_cli("ledger", "--container", "engine", "--follow", "--json", env=runtime)
     assert done.code == 0, done.stderr
     assert json.loads(done.stdout)["ready"]
     assert "kv_tokens 12,345 tokens" in done.stderr
@@ -116,7 +116,7 @@ def test_a_pipe_is_followed_until_the_engine_serves(tmp_path: Path) -> None:
             process.stdin.write(line.encode())
             process.stdin.flush()
         # stdin stays open, as that of a log that goes on for ever
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         assert process.stdout is not None
         assert json.load(process.stdout)["ready_line"] == 4
 
@@ -124,7 +124,7 @@ def test_a_pipe_is_followed_until_the_engine_serves(tmp_path: Path) -> None:
 def test_a_file_is_followed_while_it_is_written_cut_and_replaced(tmp_path: Path) -> None:
     log = tmp_path / "boot.log"
     log.write_text("x" * 2000 + "\n")
-    words = [CLI, "ledger", "--follow", str(log), "--json", "--timeout", "60"]
+    words = [CLI, "ledger", "--follow", str(log), "--json", "--timeout", "200"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}) as process:
         time.sleep(1)
         log.write_text("cut short\n")
@@ -135,7 +135,7 @@ def test_a_file_is_followed_while_it_is_written_cut_and_replaced(tmp_path: Path)
         time.sleep(0.5)
         with log.open("a") as more:
             more.write(BOOT[60:])
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         assert process.stdout is not None
         read = json.load(process.stdout)
     assert read["ready"]

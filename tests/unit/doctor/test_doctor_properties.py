@@ -21,6 +21,8 @@ from archonctl.doctor.subject import Subject, study
 from archonctl.doctor.table import checks, chosen
 from archonctl.doctor.values import Line, Report, failed, passed, skipped, unseen, warned
 from archonctl.host.detect import detect_host
+from archonctl.service import procfs
+from support.engines import wait_for
 
 PCI = "sys/bus/pci/devices/0000:03:00.0"
 FILES = (
@@ -107,30 +109,29 @@ def test_work_that_hangs_dies_or_raises_has_no_answer_and_the_rest_has(tmp_path:
         return lambda: 0
 
     tasks = [
-        Task(hang_with_a_child, 1.5), Task(die, 60.0), Task(fall, 60.0), Task(unpicklable, 60.0),
+        Task(hang_with_a_child, 5.0), Task(die, 60.0), Task(fall, 60.0), Task(unpicklable, 60.0),
         Task(lambda: 1, 60.0), Task(lambda: b"x" * 3_000_000, 60.0),
     ]  # fmt: skip
     late, died, raised, lost, one, large = gather(tasks, at_once=2)
-    assert late == NoAnswer("no answer within 1.5 s", late=True)
+    assert late == NoAnswer("no answer within 5 s", late=True)
     assert isinstance(died, NoAnswer)
     assert raised == NoAnswer("ValueError: garbage", late=False)
     assert isinstance(lost, NoAnswer)
     assert one == 1
     assert len(large) == 3_000_000
-    end = time.monotonic() + 10
-    while Path(f"/proc/{note.read_text()}/cmdline").exists() and time.monotonic() < end:
-        if Path(f"/proc/{note.read_text()}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            break
-        time.sleep(0.01)
-    else:
-        assert not Path(f"/proc/{note.read_text()}").exists(), "what the work had started still runs"
+
+    def is_gone() -> bool:
+        found = procfs.stat(int(note.read_text()))
+        return found is None or found.state == "Z"
+
+    wait_for(is_gone)  # what the work had started
 
 
 def test_a_check_that_hangs_or_falls_over_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(OF_MACHINE, "ports", lambda _machine: time.sleep(600))
     monkeypatch.setitem(OF_MACHINE, "clock", lambda _machine: 1 // 0)
     asked = Asked(chosen(["ports", "clock", "cgroup-version"]), (), False, tmp_path, {}, tmp_path)
-    monkeypatch.setattr("archonctl.doctor.run._deadline", lambda *_: 1.0)
+    monkeypatch.setattr("archonctl.doctor.run._deadline", lambda check, _asked: 1.0 if check.id == "ports" else 120.0)
     found = {line.check.id: line.result for line in run_checks(asked).lines}
     assert (found["ports"].status, found["ports"].code) == ("fail", "check-unanswered")
     assert "within 1 s" in found["ports"].message

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -275,15 +276,15 @@ def rounds(simd: Simd) -> Iterator[Rounds]:
 
 
 def test_a_look_that_fails_is_said_once_and_when_it_is_well_again(rounds: Rounds) -> None:
-    rounds.looker.once(wait_s=20)
+    rounds.looker.once(wait_s=120)
     rounds.dead = True
-    rounds.looker.once(wait_s=20)
-    rounds.looker.once(wait_s=20)
+    rounds.looker.once(wait_s=120)
+    rounds.looker.once(wait_s=120)
     found = values(rounds.board.samples())
     assert found["archon_look_up", NAME, "unit"] == 0
     assert found["archon_verdict", NAME, "holds"] == 1
     rounds.dead = False
-    rounds.looker.once(wait_s=20)
+    rounds.looker.once(wait_s=120)
     assert [each for each in rounds.said if ": unit: " in each] == [
         f"{NAME}: unit: no bus",
         f"{NAME}: unit: well again",
@@ -291,13 +292,13 @@ def test_a_look_that_fails_is_said_once_and_when_it_is_well_again(rounds: Rounds
 
 
 def test_an_engine_that_is_dead_and_a_model_that_is_gone_cost_their_own_looks_only(rounds: Rounds) -> None:
-    rounds.looker.once(wait_s=20)
+    rounds.looker.once(wait_s=120)
     found = values(rounds.board.samples())
     assert [found["archon_look_up", NAME, look] for look in ("state", "unit", "engine", "plan")] == [1, 1, 0, 0]
 
 
 def test_endpoints_that_cannot_be_listed_are_not_gone(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds.looker.once(wait_s=20)
+    rounds.looker.once(wait_s=120)
 
     def unreadable() -> list[Installed]:
         raise HostRefusal("state-unreadable", "Permission denied")
@@ -317,7 +318,7 @@ def test_a_defect_in_one_look_is_a_look_that_failed_and_ends_nothing(
     assert values(rounds.board.samples())["archon_look_up", NAME, "unit"] == 0
     assert f"{NAME}: unit: division by zero" in rounds.said
     with pytest.raises(ZeroDivisionError):
-        rounds.looker.once(wait_s=20)
+        rounds.looker.once(wait_s=120)
 
 
 def test_a_systemd_that_hangs_is_asked_once_a_round(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,20 +355,20 @@ def test_kept_verdicts_are_read_again_only_when_there_is_another(simd: Simd, mon
 
 
 def test_an_endpoint_that_is_gone_is_forgotten(rounds: Rounds) -> None:
-    rounds.looker.once(wait_s=20)
+    rounds.looker.once(wait_s=120)
     rounds.names = []
-    rounds.looker.once(wait_s=20)
+    rounds.looker.once(wait_s=120)
     assert {each.labels[0] for each in rounds.board.samples() if each.metric == "archon_look_up"} == {""}
 
 
 def test_a_scrape_is_prometheus_text_or_openmetrics_and_every_metric_has_its_help(rounds: Rounds) -> None:
-    rounds.looker.once(wait_s=20)
+    rounds.looker.once(wait_s=120)
     with serving(rounds.board, "127.0.0.1", 0) as port:
         url = f"http://127.0.0.1:{port}/metrics"
-        with urlopen(url, timeout=10) as plain:
+        with urlopen(url, timeout=60) as plain:
             families = list(text_string_to_metric_families(plain.read().decode()))  # type: ignore[no-untyped-call]
         accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
-        with urlopen(Request(url, headers=accept), timeout=10) as answer:
+        with urlopen(Request(url, headers=accept), timeout=60) as answer:
             assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
             open_families = list(openmetrics(answer.read().decode()))
     rows = metrics()
@@ -388,12 +389,11 @@ def test_a_port_that_is_taken_is_refused_by_name(rounds: Rounds) -> None:
 
 
 def test_a_client_that_says_nothing_keeps_nobody_waiting(rounds: Rounds) -> None:
-    with serving(rounds.board, "127.0.0.1", 0) as port:
-        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with serving(rounds.board, "127.0.0.1", 0) as port, ExitStack() as silent:
+        for _ in range(8):
+            silent.enter_context(socket.create_connection(("127.0.0.1", port)))
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             assert answer.status == 200
-        for each in silent:
-            each.close()
 
 
 def test_hostile_label_values_stay_within_their_quotes() -> None:

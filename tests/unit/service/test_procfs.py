@@ -55,9 +55,11 @@ def test_usage_of_nobody_is_unknown_not_zero() -> None:
 
 def test_a_command_line_is_made_printable_and_short() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)", "\x1b[31m\n", "x" * 1000]) as child:
-        wait_for(lambda: "import" in procfs.command(child.pid))
-        text = procfs.command(child.pid)
-        child.kill()
+        try:
+            wait_for(lambda: "import" in procfs.command(child.pid))
+            text = procfs.command(child.pid)
+        finally:
+            child.kill()
     assert "\x1b" not in text
     assert "\n" not in text
     assert len(text) == 160

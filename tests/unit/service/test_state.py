@@ -66,12 +66,11 @@ def test_a_number_that_another_process_got_is_not_believed(place: EndpointState,
 
 
 def test_a_zombie_does_not_run(place: EndpointState) -> None:
-    child = subprocess.Popen(["sleep", "100"])
-    place.write(running(child.pid))
-    child.kill()
-    wait_for(lambda: (found := procfs.stat(child.pid)) and found.state == "Z")
-    assert place.running() is None
-    child.wait()
+    with subprocess.Popen(["sleep", "100"]) as child:
+        place.write(running(child.pid))
+        child.kill()
+        wait_for(lambda: (found := procfs.stat(child.pid)) and found.state == "Z")
+        assert place.running() is None
 
 
 @pytest.mark.parametrize(
@@ -127,11 +126,13 @@ def test_the_lock_of_a_killed_holder_is_free(place: EndpointState) -> None:
         "    print('held', flush=True); time.sleep(99)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        with pytest.raises(HostRefusal), place.lock():
-            pass
-        holder.kill()
+        try:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            with pytest.raises(HostRefusal), place.lock():
+                pass
+        finally:
+            holder.kill()
     with place.lock():
         pass
 
