@@ -114,8 +114,8 @@ class Guard:
             ticket = await self.door.admit(ask, wait_s=self.limits.wait_s)
         finally:
             call.line.queued_s = time.monotonic() - before
-        call.line.tokens = _tokens_of(ticket.ask)
         try:
+            call.line.tokens = _tokens_of(ticket.ask)
             placed = await self.placement.place(prompt, ticket)
             try:
                 held_to = _in_slot(_limited(request, prompt, ticket.answer_limit), prompt, placed.id_slot)

@@ -13,6 +13,10 @@ class Held(Protocol):
     """One admitted request (``admission.Ticket``)."""
 
     @property
+    def ask(self) -> Ask:
+        """What it asked for, counted as far as that was needed."""
+
+    @property
     def answer_limit(self) -> int | None:
         """The longest answer that must be written into the request; None where nothing must be."""
 

@@ -155,11 +155,13 @@ class Upstream:
         self._spare: Wire | None = None
         self._spare_ends: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._ended = False
 
     async def __aenter__(self) -> Upstream:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
+        self._ended = True
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
@@ -183,7 +185,7 @@ class Upstream:
                     await wire.let_go(self._limits.let_go_s)
             finally:
                 wire.close()
-                if wire.whole and self._spare is None and self._opening is None:
+                if wire.whole and self._spare is None and self._opening is None and not self._ended:
                     self._opening = asyncio.create_task(self._prepare())
 
     async def _prepare(self) -> None:
@@ -191,7 +193,7 @@ class Upstream:
         try:
             self._spare = await self._connected()
             self._spare_ends = asyncio.get_running_loop().call_later(SPARE_S, self._drop_spare)
-        except EngineAway:
+        except EngineFault:
             pass  # the next request will find out itself
         finally:
             self._opening = None
@@ -214,15 +216,21 @@ class Upstream:
         loop, limits = asyncio.get_running_loop(), self._limits
         try:
             async with asyncio.timeout(limits.connect_s):
-                _, wire = await loop.create_connection(
+                transport, wire = await loop.create_connection(
                     lambda: Wire(limits.head_bytes), self._host, self._port, ssl=self._tls
                 )
         except ssl.SSLError as error:
             why = f"no TLS connection to the engine: {getattr(error, 'verify_message', '') or error.reason or error}"
-            raise EngineAway(Refusal(503, "engine-away", why, retry_after_s=AGAIN_S)) from None
-        except OSError:  # TimeoutError is one
+            refusal = Refusal(503, "engine-away", why, retry_after_s=AGAIN_S)
+            # a certificate that is not the engine's is none after a while either: nobody waits for it
+            raise (EngineFault if isinstance(error, ssl.CertificateError) else EngineAway)(refusal) from None
+        except (OSError, UnicodeError):  # TimeoutError is an OSError; no name of a host gives the other
             why = "nobody listens where the engine should: it is stopped, starting, or has crashed"
             raise EngineAway(Refusal(503, "engine-away", why, retry_after_s=AGAIN_S)) from None
+        if self._tls is not None:
+            # Both event loops drop what TLS has not read yet at the connection's end: while a wire is paused, leave it
+            # in the socket, where that end stands behind it.
+            transport.set_read_buffer_limits(high=1, low=0)  # type: ignore[attr-defined]
         return wire
 
     def _bytes(self, request: Request) -> bytes:

@@ -29,7 +29,8 @@ class NotHttp(Exception):
 class Wire(asyncio.Protocol):
     """The protocol of one connection; made by ``loop.create_connection``.
 
-    ``head_bytes``: how large the head of an answer may be, those of provisional ones (1xx) included.
+    ``head_bytes``: how large the head of an answer may be, those of provisional ones (1xx) included; and what comes
+    between two pieces of its body, or after the last (sizes of chunks, trailers).
     """
 
     def __init__(self, head_bytes: int) -> None:
@@ -37,7 +38,8 @@ class Wire(asyncio.Protocol):
         self.headers: list[tuple[bytes, bytes]] = []
         self.whole = False
         """True once the answer has come to its end."""
-        self._head_left, self._has_head, self._without_body = head_bytes, False, False
+        self._head_bytes = self._head_left = head_bytes
+        self._has_head = self._without_body = False
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: deque[bytes] = deque()
         self._held_bytes = 0
@@ -135,14 +137,13 @@ class Wire(asyncio.Protocol):
         if not self._sent:  # nothing that comes before a request is an answer to it
             self._wrong = NotHttp()
             return
-        if not self._has_head:
-            self._head_left -= len(data)
+        self._head_left -= len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             if not self.whole:  # else it is what came after the answer's end, and is for nobody
                 self._wrong = NotHttp()
-        if not self._has_head and self._head_left < 0:
+        if self._head_left < 0 and not self.whole:
             self._wrong = NotHttp()
         self._wake()
         if self._held_bytes > MOST_HELD_BYTES and not self._paused and self._transport is not None:
@@ -161,24 +162,21 @@ class Wire(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header; or, after the head, a trailer, which is for this connection only."""
         if not self._has_head:
-            self.headers.append((name, value))
+            self.headers.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """The end of a head. One that is provisional is not passed on."""
+        """The end of a head. One that is provisional is not passed on. Raises NotHttp."""
         if self._has_head:
             return
         self.status = self._parser.get_status_code()
-        if self.status < 200:
+        if 100 <= self.status < 200:
             self.headers.clear()
             return
         lengths = [value for name, value in self.headers if name.lower() == b"content-length"]
-        codings = [value for name, value in self.headers if name.lower() == b"transfer-encoding"]
-        if self._parser.get_http_version() not in ("1.0", "1.1") or [c.lower() for c in codings] not in (
-            [],
-            [b"chunked"],
-        ):
-            self._wrong = NotHttp()
-            return
+        codings = [value.lower() for name, value in self.headers if name.lower() == b"transfer-encoding"]
+        is_http = self._parser.get_http_version() in ("1.0", "1.1") and 200 <= self.status < 600  # RFC 9110, 15
+        if not is_http or codings not in ([], [b"chunked"]):
+            raise NotHttp  # which ends the parser: what follows is not read as another answer
         self._has_head, self._ends_with_connection = True, not lengths and not codings
         self.whole = self._without_body
 
@@ -187,6 +185,7 @@ class Wire(asyncio.Protocol):
         if self._has_head and not self.whole:
             self._pieces.append(data)
             self._held_bytes += len(data)
+            self._head_left = self._head_bytes
 
     def on_message_complete(self) -> None:
         """The end of an answer, or of a provisional one."""
