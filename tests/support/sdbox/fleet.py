@@ -14,7 +14,7 @@ from support.sdbox.box import Box
 
 SSH = (
     "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR "
-    "-o ConnectTimeout=4 -o ServerAliveInterval=1 -o ServerAliveCountMax=3"
+    "-o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=5"
 )
 
 
