@@ -142,7 +142,7 @@ def test_panels_do_not_overlap() -> None:
         taken |= cells
 
 
-def eventually(what: Callable[[], object], wanted: object, seconds: float = 60) -> None:
+def eventually(what: Callable[[], object], wanted: object, seconds: float = 180) -> None:
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while (found := what()) != wanted:

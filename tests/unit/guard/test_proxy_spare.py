@@ -46,6 +46,8 @@ class Listener:
         self.open.discard(number)
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a close alone wakes nobody who accepts
         self._socket.close()
 
 
