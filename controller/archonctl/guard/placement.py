@@ -12,42 +12,27 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 
 from archonctl.guard.hooks import Held, Placed
 from archonctl.guard.prompt import Prompt
+from archonctl.guard.seated import UNPLACED, Seated
 from archonctl.tiers import policy
 from archonctl.tiers.book import Book, Conversation, Match, Seat
 from archonctl.tiers.executor import Executor
-from archonctl.tiers.prefix import Prefix, Text, text_of
+from archonctl.tiers.prefix import Text, text_of
 from archonctl.tiers.served import Served, served
-from archonctl.tiers.slots import Slot, SlotError
+from archonctl.tiers.slots import Slot, SlotError, Trouble
 from archonctl.tiers.store import StagingError
 from archonctl.tiers.table import ENGINE
 
 _SETTLE_S = (0.0, 0.1, 0.5, 2.0)
 """Waits for a slot whose request was cancelled to come to rest."""
-
-
-@dataclass(frozen=True)
-class Seated:
-    """Where one request goes, and what was expected there."""
-
-    id_slot: int | None = None
-    seat: Seat | None = None
-    conversation: Conversation | None = None
-    expected_tokens: int | None = None
-    """Tokens of its prompt that were computed before, wherever they lay; ``None``: a prompt that was never seen."""
-    prefix: Prefix | None = None
-    """Of its prompt: what the slot holds once the request has run."""
-    was_there: bool = False
-    """The slot held the conversation before the request was sent."""
-    restored: bool = False
-    task_before: int | None = None
-    """The latest request that was seen in the slot before this one."""
-
-
-UNPLACED = Seated()
+_SURE_S = 0.5
+"""So long after a look the engine is taken to be the same: it takes longer to start another one."""
+_PLACE_S = 30.0
+"""For everything that is done before a request is sent. A disk that hangs must not hang who asks."""
+_AWAY_S, _AWAY_PAUSE_S = 120.0, 0.25
+"""An engine that is away is waited for by whose conversation lies in a file: sent now, it would be prefilled again."""
 
 
 class Placer:
@@ -60,6 +45,9 @@ class Placer:
         self._ended: dict[int, Seated] = {}
         """The latest request of a slot that has ended, until it was seen what it left there."""
         self._busy: set[int] = set()
+        self._sure_until = 0.0
+        self._late: asyncio.Task[object] | None = None
+        """What somebody waited for in vain and is still being done: nobody waits behind it."""
 
     @property
     def book(self) -> Book:
@@ -72,7 +60,7 @@ class Placer:
         try:
             text = None if prompt.choices > 1 else text_of(prompt.path, prompt.body)
             if text is not None:
-                placed = self._at_once(text) or await self._in_turn(self._seat_for(text))
+                placed = await self._placed(text)
         except (SlotError, StagingError) as err:
             self._executor.counts.failed("place", err.trouble.value)
         except Exception as err:  # noqa: BLE001  a defect here must not cost anybody an answer
@@ -81,6 +69,27 @@ class Placer:
         if placed is UNPLACED:
             self._executor.counts.request("unplaced")
         return placed
+
+    async def _placed(self, text: Text) -> Seated:
+        """Raises SlotError, StagingError."""
+        ends = time.monotonic() + _AWAY_S
+        while True:
+            try:
+                return (await self._same_engine() and self._at_once(text)) or await self._in_turn(text)
+            except SlotError as err:
+                match = self.book.match(text)
+                staged = match is not None and match.conversation.staged is not None
+                if err.trouble is not Trouble.UNREACHABLE or not staged or time.monotonic() > ends:
+                    raise
+            await asyncio.sleep(_AWAY_PAUSE_S)
+
+    async def _same_engine(self) -> bool:
+        """True if what the book says of slots holds. Raises SlotError."""
+        if time.monotonic() > self._sure_until:
+            if not await self._executor.unchanged():
+                return False
+            self._sure_until = time.monotonic() + _SURE_S
+        return True
 
     async def done(self, placed: Placed, tail: bytes = b"") -> None:
         """After its answer has ended, whatever way; what there is to see and to do is done behind it."""
@@ -95,28 +104,42 @@ class Placer:
     async def close(self) -> None:
         """End what runs behind requests: a move comes to its end."""
         while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.wait(self._tasks)
 
     async def leave(self, within_s: float) -> None:
         """At the end: who comes next knows nothing of what only slots hold, so it goes into files. Does not raise."""
-        await self.close()
         try:
-            await self._executor.whole(self._executor.put_away(within_s))
+            async with asyncio.timeout(1.25 * within_s):
+                await self.close()
+                task = await self._executor.turns.begin(lambda: self._executor.put_away(within_s))
+                await asyncio.shield(task)
         except (SlotError, StagingError) as err:
             self._executor.counts.failed("leave", err.trouble.value)
+        except TimeoutError:
+            self._executor.counts.failed("leave", Trouble.TIMED_OUT.value)
 
     def _behind(self, work: Coroutine[object, object, object]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _in_turn(self, work: Coroutine[object, object, Seated]) -> Seated:
-        task = self._executor.whole(work)
+    async def _in_turn(self, text: Text) -> Seated:
+        """The slow way, one at a time, and never for long."""
+        if self._late is not None and not self._late.done():
+            return UNPLACED
+        task: asyncio.Task[Seated] | None = None
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._behind(self._give_back(task))
-            raise
+            async with asyncio.timeout(_PLACE_S):
+                task = await self._executor.turns.begin(lambda: self._seat_for(text))
+                return await asyncio.shield(task)
+        except (TimeoutError, asyncio.CancelledError) as err:
+            if task is not None:
+                self._behind(self._give_back(task))
+            if isinstance(err, asyncio.CancelledError):
+                raise
+        self._late = self._executor.turns.running
+        self._executor.counts.failed("place", Trouble.TIMED_OUT.value)
+        return UNPLACED
 
     async def _give_back(self, task: asyncio.Task[Seated]) -> None:
         """Nobody waits for it any more: what it reserved is free."""
@@ -132,7 +155,6 @@ class Placer:
         return self._reserve("live", seat, match.conversation, text, match.shared_tokens)
 
     async def _seat_for(self, text: Text) -> Seated:
-        """The slow way, one at a time."""
         await self._executor.same_engine()
         await self._look_round()
         if found := self._at_once(text):
@@ -255,7 +277,7 @@ class Placer:
             if slot is not None:
                 self._saw(placed, slot)
             if not any(seat.guests for seat in self.book.seats):
-                await asyncio.shield(self._executor.whole(self._pause(placed)))
+                await asyncio.shield(await self._executor.turns.begin(lambda: self._pause(placed)))
         except (SlotError, StagingError) as err:
             self._executor.counts.failed("look", err.trouble.value)
 

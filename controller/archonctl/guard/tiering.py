@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,13 +20,13 @@ from archonctl.guard.placement import Placer
 from archonctl.guard.upstream import Upstream
 from archonctl.memory.interval import MIB
 from archonctl.service.preflight import split_listen
-from archonctl.service.state import atomic_write
 from archonctl.tiers.counts import TierCounts
 from archonctl.tiers.executor import Executor, Setup
-from archonctl.tiers.measured import FILE
+from archonctl.tiers.measured import read_measured
 from archonctl.tiers.running import running_arguments
 from archonctl.tiers.slots import SlotClient
 from archonctl.tiers.store import PlaceSpec, Store
+from archonctl.tiers.upkeep import Upkeep
 
 _FREE_SHARE = 0.5
 """Of the free space of a folder's file system, where its capacity is not declared (a choice)."""
@@ -49,19 +47,25 @@ class Tiering:
     port: int
     model_file: Path | None = None
     measured_in: Path | None = None
-    """The endpoint's state folder."""
+    """Where the speeds that were measured are kept."""
 
 
-def tiering_of(endpoint: Endpoint, measured_in: Path | None) -> Tiering | None:
+def tiering_of(endpoint: Endpoint, measured_in: Path | None = None) -> Tiering | None:
     """``None`` where the declaration names no folder, or the engine is one that has tiers of its own."""
     declared = endpoint.tiers
     named = (("dram", declared.dram), ("disk", declared.disk))
     places = tuple((name, place) for name, place in named if place and place.path and place.capacity_mib != 0)
     if endpoint.engine.kind != "llamacpp" or not places:
         return None
-    model = Path(endpoint.model.path)
     port = split_listen(endpoint.service.listen)[1]
-    return Tiering(declared, places, port, model if model.is_file() else None, measured_in)
+    return Tiering(declared, places, port, _seen(Path(endpoint.model.path)), measured_in)
+
+
+def _seen(model: Path) -> Path | None:
+    try:
+        return model if model.is_file() else None
+    except OSError:  # below a folder that this account may not look into
+        return None
 
 
 def specs_of(tiering: Tiering, *, make: bool = True) -> list[PlaceSpec]:
@@ -102,14 +106,15 @@ async def placing(
         return
     setup = Setup(tiering.declared, partial(running_arguments, tiering.port), tiering.model_file)
     executor = Executor(setup, SlotClient(send), store, TierCounts(registry))
-    placer = Placer(executor, say)
+    if tiering.measured_in is not None:
+        executor.speeds.recall(read_measured([tiering.measured_in]))
+    placer, upkeep = Placer(executor, say), Upkeep(executor, tiering.measured_in, say)
+    looking = asyncio.create_task(upkeep.run())
     try:
         yield placer
     finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
         await placer.leave(_LEAVE_S)
-        if tiering.measured_in is not None:
-            told = json.dumps(executor.speeds.measured().as_json()).encode()
-            with contextlib.suppress(OSError):
-                tiering.measured_in.mkdir(parents=True, exist_ok=True)
-                atomic_write(tiering.measured_in / FILE, told, 0o644)
+        await upkeep.write()
         store.close()

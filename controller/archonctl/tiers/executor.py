@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from archonctl.deployment.tiers import Tiers
 from archonctl.tiers import policy
@@ -19,15 +18,16 @@ from archonctl.tiers.book import Book, Conversation, Seat
 from archonctl.tiers.counts import TierCounts
 from archonctl.tiers.filing import Filing
 from archonctl.tiers.fingerprint import Boot, Unsuitable, UnsuitableError, boot_of, fingerprint_of
+from archonctl.tiers.manifest import Staged
 from archonctl.tiers.running import save_path
 from archonctl.tiers.slots import SlotClient, SlotError, Trouble
 from archonctl.tiers.speeds import Speeds
 from archonctl.tiers.store import StagingError, Store, StoreTrouble
 from archonctl.tiers.table import ENGINE, Seen, ladder
+from archonctl.tiers.turns import Turns
 from archonctl.tiers.values import Action, Board, Decision, Placement, Reason, Tier
 
-_T = TypeVar("_T")
-RESTORE = "restore"
+RESTORE, AHEAD = "restore", "save_ahead"
 UNUSED_LIMIT = 3
 """Restores in a row of which the engine used next to nothing: then no more are made until it is started anew."""
 
@@ -72,18 +72,9 @@ class Executor:
         self.filing = Filing(store, self.book, self.speeds, counts)
         self._boot: Boot | None = None
         self._unused = 0
-        self._lock = asyncio.Lock()
+        self.turns = Turns()
         if setup.declared.prefill_tokens_per_s:
             self.speeds.declared_prefill_s = 1 / setup.declared.prefill_tokens_per_s
-
-    def whole(self, work: Coroutine[object, object, _T]) -> asyncio.Task[_T]:
-        """Do one thing at a time; await it shielded, so that it comes to its end even if who asked is cancelled."""
-
-        async def alone() -> _T:
-            async with self._lock:
-                return await work
-
-        return asyncio.ensure_future(alone())
 
     async def same_engine(self) -> bool:
         """True if the engine that the book speaks of still runs; else the book begins anew. Raises SlotError."""
@@ -185,24 +176,33 @@ class Executor:
         seat.moving = True
         try:
             await self._check(seat)
-            size = self.book.size_of(conversation)
-            await self._room_in_first(size or 0, conversation)
-            if size is not None and self.store.room_bytes(self.store.first) < size:
-                raise StagingError(StoreTrouble.NO_ROOM, f"no room for {size:,} bytes where the engine writes")
-            id_, began = self.store.new_id(), time.monotonic()
-            try:
-                saved = await self.client.save(seat.id, f"{id_}.kv")
-                await self._check(seat)  # nothing ran in the slot meanwhile
-            except BaseException:
-                self.store.discard(id_)
-                raise
-            await self.filing.take(conversation, id_, to, saved, self.fingerprint, began)
+            if conversation.in_file:
+                if to not in conversation.places:
+                    await self.filing.shift(conversation, to)
+            else:
+                await self._save(conversation, seat, to)
             if leave:
                 self.book.leave(seat)
         finally:
             seat.moving = False
 
+    async def _save(self, conversation: Conversation, seat: Seat, to: str) -> None:
+        size = self.book.size_of(conversation)
+        await self._room_in_first(size or 0, conversation)
+        if size is not None and self.store.room_bytes(self.store.first) < size:
+            raise StagingError(StoreTrouble.NO_ROOM, f"no room for {size:,} bytes where the engine writes")
+        id_, began = self.store.new_id(), time.monotonic()
+        try:
+            saved = await self.client.save(seat.id, f"{id_}.kv")
+            await self._check(seat)  # nothing ran in the slot meanwhile, and the engine is the same
+        except BaseException:
+            self.store.discard(id_)
+            raise
+        await self.filing.take(conversation, id_, to, saved, self.fingerprint, began)
+
     async def _check(self, seat: Seat) -> None:
+        if not await self.unchanged():  # another one counts its requests from 0 too: a slot may look the same
+            raise StagingError(StoreTrouble.GONE, "the engine is another one by now")
         slots = await self.client.slots()
         slot = slots[seat.id] if seat.id < len(slots) else None
         if seat.guests or (slot is not None and slot.busy):
@@ -210,6 +210,13 @@ class Executor:
         if slot is None or not seat.still_holds(slot):
             self.book.leave(seat)
             raise StagingError(StoreTrouble.GONE, f"slot {seat.id} holds something else by now")
+
+    async def unchanged(self) -> bool:
+        """True if the engine that the book speaks of still runs. Raises SlotError."""
+        try:
+            return await boot_of(self.client) == self._boot
+        except UnsuitableError:
+            return False
 
     async def bring(self, conversation: Conversation, seat: Seat) -> Outcome:
         """A file into a slot in place of what the slot held: whoever calls has seen to that. Does not raise."""
@@ -220,19 +227,29 @@ class Executor:
 
     async def _bring(self, conversation: Conversation, seat: Seat) -> None:
         staged = conversation.staged
-        if staged is None or not await self.same_engine() or staged.fingerprint != self.fingerprint:
+        if staged is None or staged.fingerprint != self.fingerprint:
             raise StagingError(StoreTrouble.GONE, "it has no file, or one of another engine")
         if self.store.first not in conversation.places:
             await self._room_in_first(staged.bytes, conversation)
         await self.filing.ready(conversation)
+        if not await self.unchanged():  # reading a large file took its time
+            raise StagingError(StoreTrouble.GONE, "the engine is another one by now")
         self.book.leave(seat)
-        restored = await self.client.restore(seat.id, staged.kv)
-        if not await self.same_engine() or (restored.tokens, restored.bytes) != (staged.tokens, staged.bytes):
-            await self.client.erase(seat.id)
-            raise SlotError(Trouble.BAD_ANSWER, "the engine restored something else, or is another one by now")
+        await self._restore(seat, staged)
         self.book.sit(conversation, seat)
         if len(conversation.places) > 1:  # the colder copy is kept; this one only passed through
             await self.filing.drop(conversation, self.store.first)
+
+    async def _restore(self, seat: Seat, staged: Staged) -> None:
+        """Raises SlotError: then the slot is empty, whichever engine was given the file."""
+        restored, fine = await self.client.restore(seat.id, staged.kv), False
+        try:
+            fine = (restored.tokens, restored.bytes) == (staged.tokens, staged.bytes) and await self.unchanged()
+        finally:
+            if not fine:
+                await self.client.erase(seat.id)
+        if not fine:
+            raise SlotError(Trouble.BAD_ANSWER, "the engine restored something else, or is another one by now")
 
     async def _room_in_first(self, size: int, but: Conversation) -> None:
         """Every file passes through the place that the engine reads and writes: make room there."""
@@ -250,7 +267,18 @@ class Executor:
         except StagingError as err:
             self.counts.failed("sweep", err.trouble.value)
             return ()
-        return await self.carry_out(policy.place(board, promote=False))
+        done = list[Outcome]()
+        for decision in policy.place(board, promote=False).moves:
+            if self.turns.waiting:
+                break  # a request needs a slot; what is left to do is found again
+            done.append(await self._one(decision))
+        return tuple(done)
+
+    async def save_ahead(self, conversation: Conversation) -> Outcome:
+        """A file of what a slot holds, which stays there. Does not raise."""
+        size, tokens = self.book.size_of(conversation) or 0, conversation.tokens or 0
+        move = self.stage(conversation, self.store.first, leave=False)
+        return await self._told(conversation.id, AHEAD, "idle", size, tokens, move)
 
     async def put_away(self, within_s: float) -> tuple[Outcome, ...]:
         """What only idle slots hold into files, where the policy finds that worth it and as far as the time goes.

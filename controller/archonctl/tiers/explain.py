@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from archonctl.tiers.measured import Measured, Speed
 from archonctl.tiers.own import Gift, Loss, OwnTier, gift, losses, own_tiers, pool_tokens
 from archonctl.tiers.policy import expected_uses, make_room, place
 from archonctl.tiers.prefill import Prefill, prefill_of
-from archonctl.tiers.store import PlaceSpec, Store
+from archonctl.tiers.store import Entry, PlaceSpec, Store
 from archonctl.tiers.table import ENGINE, Seen, ladder
 from archonctl.tiers.values import Board, Item, Placement
 
@@ -75,7 +76,8 @@ def explain(
         endpoint, evidence.measured, evidence.live.prefill_tokens_per_s if evidence.live else None, evidence.verdict
     )
     own = own_tiers(endpoint, plan, prefill)
-    board = _board(endpoint, plan, host, evidence, price, prefill, own)
+    staged, unread = _staged(endpoint)
+    board = _board(endpoint, plan, host, evidence, price, prefill, own, staged)
     arriving = price.bytes_of(endpoint.contract.len) if price else None
     held = sum(each.parked.tokens.low for each in own if each.parked.tokens and each.taken)
     return TiersPlan(
@@ -94,7 +96,7 @@ def explain(
         expected_hits(endpoint, pool_tokens(plan), held),
         to_version,
         losses(endpoint, own, to_version) if to_version else (),
-        tuple(_unknown(evidence.live, price, prefill, board)),
+        (*_unknown(evidence.live, price, prefill, board), *unread),
     )
 
 
@@ -106,6 +108,7 @@ def _board(
     price: KvPrice | None,
     prefill: Prefill | None,
     own: tuple[OwnTier, ...],
+    staged: tuple[Item, ...],
 ) -> Board:
     contract, live = endpoint.contract, evidence.live
     slots = len(live.slots) if live and live.slots is not None else plan.forecast.seqs_limit
@@ -119,7 +122,6 @@ def _board(
         high_water=_pool_mark(plan),
     )
     seen = {ENGINE: pool, **_places(endpoint, host, own)}
-    staged = _staged(endpoint)
     for tier, facts in seen.items():
         speed = evidence.measured.tiers.get(tier, Speed())
         ours = sum(each.bytes or 0 for each in staged if each.tier == tier)
@@ -179,36 +181,35 @@ def _not_ram(room: Room) -> str:
     return " (no tmpfs: a disk)" if room.in_ram is False else ""
 
 
-def _staged(endpoint: Endpoint) -> tuple[Item, ...]:
-    """What the executor staged in the declared folders; nothing is changed there."""
-    declared = {name: getattr(endpoint.tiers, name) for name in ("dram", "disk")}
-    specs = [
-        PlaceSpec(name, Path(at.path), (at.capacity_mib or 0) * MIB, name == "dram")
-        for name, at in declared.items()
-        if at is not None and at.path and Path(at.path).is_dir()
-    ]
-    if endpoint.engine.kind != "llamacpp" or not specs:
-        return ()
-    try:
-        store = Store(specs, lock=False)
-    except HostRefusal:
-        return ()  # a folder that is not fit for it holds nothing that may be used
-    try:
-        now = time.time()
-        return tuple(
-            Item(
-                f"staged {entry.staged.id[:8]}",
-                min(entry.places),
-                entry.staged.bytes,
-                entry.staged.tokens,
-                expected_uses(entry.staged.uses + 1, now - entry.staged.at),
-                max(0.0, now - entry.staged.at),
-            )
-            for entry in store.entries.values()
-            if entry.places
-        )
-    finally:
-        store.close()
+def _staged(endpoint: Endpoint) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+    """What the executor staged in the declared folders, where nothing is changed; and what cannot be told of it."""
+    found: list[Item] = []
+    unread: list[str] = []
+    if endpoint.engine.kind != "llamacpp":
+        return (), ()
+    hotter: set[str] = set()
+    for name, at in (("dram", endpoint.tiers.dram), ("disk", endpoint.tiers.disk)):
+        if at is None or not at.path:
+            continue
+        try:
+            Path(at.path).stat()
+            store = Store([PlaceSpec(name, Path(at.path), (at.capacity_mib or 0) * MIB, name == "dram")], lock=False)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # nothing was staged yet
+        except (OSError, ValueError, HostRefusal) as err:
+            why = err.message if isinstance(err, HostRefusal) else getattr(err, "strerror", None) or str(err)
+            unread.append(f"what is staged in {name}: {at.path}: {why}")
+            continue
+        with contextlib.closing(store):
+            found += [_item(each, name) for each in store.entries.values() if each.staged.id not in hotter]
+            hotter |= set(store.entries)
+    return tuple(found), tuple(unread)
+
+
+def _item(entry: Entry, tier: str) -> Item:
+    staged, idle_s = entry.staged, max(0.0, time.time() - entry.staged.at)
+    uses = expected_uses(staged.uses + 1, idle_s)
+    return Item(f"staged {staged.id[:8]}", tier, staged.bytes, staged.tokens, uses, idle_s)
 
 
 def _unknown(live: Live | None, price: KvPrice | None, prefill: Prefill | None, board: Board) -> list[str]:

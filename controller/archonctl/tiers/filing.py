@@ -47,6 +47,13 @@ class Filing:
             self._note(each, id_)
         self.stands()
 
+    async def clean(self) -> None:
+        """Remove what is half-made or too old."""
+        await asyncio.to_thread(partial(self.store.clean, keep_s=KEEP_S))
+        for each in self.book.conversations.values():
+            self._note(each, each.staged.id if each.staged else None)
+        self.stands()
+
     def stands(self) -> None:
         """Publish what lies where."""
         for name in self.store.specs:
@@ -70,6 +77,7 @@ class Filing:
         self.book.bytes_per_token = saved.bytes / max(saved.tokens, 1)
         if to != first:
             try:
+                await self.free_older(to, saved.bytes, conversation)
                 await self._copy(id_, first, to)
                 await asyncio.to_thread(self.store.drop, id_, first)
             except StagingError:

@@ -23,9 +23,9 @@ class Room:
 def room_of(path: Path, mounts: str | None = None) -> Room | None:
     """Free space of the nearest folder that is there; None where it cannot be asked. ``mounts``: a mountinfo table."""
     there = path
-    while not there.exists() and there != there.parent:
-        there = there.parent
     try:
+        while not there.exists() and there != there.parent:
+            there = there.parent
         said = os.statvfs(there)
         table = _mounts() if mounts is None else mounts
         kind = file_system(there.resolve(), table)

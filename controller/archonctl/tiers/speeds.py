@@ -22,6 +22,12 @@ class Speeds:
     _prefill_s: float | None = None
     _bytes_per_s: dict[str, float] = field(default_factory=dict)
 
+    def recall(self, before: Measured) -> None:
+        """What was measured by the guard before this one."""
+        self._prefill_s = 1 / before.prefill_tokens_per_s if before.prefill_tokens_per_s else None
+        known = {name: each.bandwidth_bytes_per_s for name, each in before.tiers.items()}
+        self._bytes_per_s = {name: speed for name, speed in known.items() if speed is not None}
+
     def first(self, place: str, store: Store) -> None:
         """Write and read a little in a place that nothing was moved to yet. Raises StagingError."""
         if place not in self._bytes_per_s:

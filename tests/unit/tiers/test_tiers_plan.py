@@ -179,7 +179,7 @@ def test_what_was_measured_wins_over_what_is_declared_and_that_over_the_defaults
     ).endpoint
     measured = Measured({"dram": Speed(5e9, 0.01)}, 2000.0)
     (tmp_path / FILE).write_text(json.dumps(measured.as_json()))
-    assert read_measured(tmp_path) == measured
+    assert read_measured([tmp_path]) == measured
     verdict = {"probe": {"facts": {"prefill_tokens_per_s": 1500.0}}}
     speeds = [
         prefill_of(endpoint, measured, 1800.0, verdict),
@@ -199,7 +199,7 @@ def test_what_was_measured_wins_over_what_is_declared_and_that_over_the_defaults
 )
 def test_a_damaged_record_counts_as_not_measured(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text, encoding="latin-1")
-    assert read_measured(tmp_path) == Measured()
+    assert read_measured([tmp_path]) == Measured()
 
 
 def test_speed_follows_from_counters_that_are_all_there() -> None:

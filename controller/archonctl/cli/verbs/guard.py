@@ -21,6 +21,7 @@ def run(args: Namespace, out: Output) -> int:
     from archonctl.guard.tiering import tiering_of
     from archonctl.service.notify import Notifier
     from archonctl.service.state import EndpointState, state_dir
+    from archonctl.tiers.measured import kept_in
 
     limits = Limits(
         body_bytes=int(args.max_body * (1 << 20)),
@@ -51,6 +52,7 @@ def run(args: Namespace, out: Output) -> int:
     # The command's own thresholds suit a short run; this one stays, and never looks through its modules again.
     gc.set_threshold(2_000, 20, 50)
     gc.freeze()
-    tiering = tiering_of(loaded.endpoint, EndpointState(state_dir(os.environ), loaded.name).folder)
+    state = EndpointState(state_dir(os.environ), loaded.name).folder
+    tiering = tiering_of(loaded.endpoint, kept_in(state, os.environ))
     uvloop.run(serve(setup, watching(loaded, installed, os.environ, told), told, ready, tiering))
     return 0

@@ -28,7 +28,7 @@ def _staged(args: Namespace, out: Output) -> int:
     from archonctl.tiers.store import StagingError, Store
 
     loaded = endpoint_of(args, out)
-    tiering = tiering_of(loaded.endpoint, None)
+    tiering = tiering_of(loaded.endpoint)
     if tiering is None:
         why = "[tiers] names no folder (dram, disk), or the engine has tiers of its own"
         raise NoEvidence("tiers-not-declared", why, where=loaded.name, hint="archonctl tiers plan")
@@ -79,11 +79,12 @@ def _evidence(loaded: LoadedEndpoint, *, offline: bool) -> Evidence:
     from archonctl.service.verdict_store import latest
     from archonctl.tiers.explain import Evidence
     from archonctl.tiers.live import ask
-    from archonctl.tiers.measured import read_measured
+    from archonctl.tiers.measured import folders_of, read_measured
 
     folder = EndpointState(state_dir(os.environ), loaded.name).folder
     try:
         verdict = latest(folder, loaded.name)[0].value
     except ArchonError:
         verdict = None  # none was taken, or it cannot be read: the figure is one of several
-    return Evidence(None if offline else ask(loaded.endpoint), read_measured(folder), verdict)
+    measured = read_measured(folders_of(loaded.name, folder, os.environ))
+    return Evidence(None if offline else ask(loaded.endpoint), measured, verdict)
