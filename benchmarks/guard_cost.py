@@ -1,7 +1,8 @@
 """What the guard costs: requests through it and to the engine itself, side by side in one run, over loopback.
 
 Three parts: latency at a fixed rate (with the real engine also over connections that the client keeps), streams
-compared byte by byte with what the engine says, and the guard's memory over many requests. The engine is a real llama-server with a tiny model, or tests/support/echo_engine.py: a simulator
+compared byte by byte with what the engine says, and the guard's memory over many requests. The engine is a real
+llama-server with a tiny model, or tests/support/echo_engine.py: a simulator
 that answers at once, for numbers that no model on a CPU reaches.
 
 usage: python benchmarks/guard_cost.py [--server LLAMA_SERVER --model GGUF] [--rate 50] [--seconds 60]
