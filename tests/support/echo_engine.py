@@ -161,8 +161,7 @@ class EchoEngine:
             event = {**_KIND, "object": "chat.completion.chunk", "choices": [choice]}
             _chunk(writer, b"data: " + json.dumps(event).encode() + b"\n\n")
             await writer.drain()
-            if gap_s := does.get("gap_s"):
-                await asyncio.sleep(gap_s)
+            await asyncio.sleep(does.get("gap_s", 0))  # also for a look at whether the client is still there
         _chunk(writer, b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
 
