@@ -130,15 +130,24 @@ def relieve(trial: Trial, question: Question) -> Relief:
     """Every way out. Raises DeclarationError where the declaration itself contradicts itself."""
     plan = trial.plan({}, detail=True)
     scope = _scope(plan, question)
-    page, notes = runbook_of(question.cls), list[str]()
+    page, absent = runbook_of(question.cls), _absent(plan, question.card)
+    notes = absent
     for each, note in _targets(plan, question, scope):
-        notes = [note] if note else []
+        notes = [*absent, note] if note else absent
         for wanted in _goals(question):
             sought = each * (1 if "space" in wanted else ranks(plan))
             if ways := tuple(_ways(trial, plan, question, scope, wanted, sought)):
                 return Relief(question, page, scope, sought, ways, tuple(notes))
-    notes.append(f"the plan's law knows no change that gives it: archonctl explain {page}")
-    return Relief(question, page, scope, question.short_bytes or 1, (), tuple(notes))
+    none = f"the plan's law knows no change that gives it: archonctl explain {page}"
+    return Relief(question, page, scope, question.short_bytes or 1, (), (*notes, none))
+
+
+def _absent(plan: Plan, card: int | None) -> list[str]:
+    """A card that the plan does not have: a slip of who asks, or a card that is gone."""
+    cards = sorted({fit.card for fit in plan.fits if fit.card is not None})
+    if card is None or card in cards or not cards:
+        return []
+    return [f"the plan has no card {card}, only {', '.join(map(str, cards))}"]
 
 
 def _targets(plan: Plan, question: Question, scope: Scope) -> Iterator[tuple[int, str]]:

@@ -12,7 +12,6 @@ from archonctl.deployment.schema import Endpoint
 from archonctl.errors import HostRefusal
 from archonctl.host.capacity import host_capacity
 from archonctl.host.profile import Host
-from archonctl.memory.interval import MIB
 from archonctl.plan.parked import expected_hits
 from archonctl.plan.price import KvPrice, kv_price, pool_bytes
 from archonctl.plan.values import Plan
@@ -122,8 +121,8 @@ def _board(
         high_water=_pool_mark(plan),
     )
     seen = {ENGINE: pool, **_places(endpoint, host, own)}
-    for tier, facts in seen.items():
-        speed = evidence.measured.tiers.get(tier, Speed())
+    for tier in dict.fromkeys((*seen, *_folders(endpoint))):
+        facts, speed = seen.get(tier, Seen()), evidence.measured.tiers.get(tier, Speed())
         ours = sum(each.bytes or 0 for each in staged if each.tier == tier)
         seen[tier] = replace(
             facts,
@@ -131,6 +130,8 @@ def _board(
             bandwidth_bytes_per_s=speed.bandwidth_bytes_per_s,
             latency_s=speed.latency_s,
         )
+    tiers = ladder(endpoint.tiers, seen)
+    names = {tier.name for tier in tiers}
     if live is not None and live.conversations is not None:
         there = items(live.conversations, price)
     elif live is None:
@@ -141,8 +142,8 @@ def _board(
     else:
         there = ()  # something runs, and does not say what it holds
     return Board(
-        ladder(endpoint.tiers, seen),
-        (*there, *(each for each in staged if each.tier in seen)),
+        tiers,
+        (*there, *(each for each in staged if each.tier in names)),
         prefill.s_per_token if prefill else None,
         endpoint.tiers.high_water,
     )
@@ -181,24 +182,27 @@ def _not_ram(room: Room) -> str:
     return " (no tmpfs: a disk)" if room.in_ram is False else ""
 
 
+def _folders(endpoint: Endpoint) -> dict[str, Path]:
+    """Those that the executor stages into, the hottest first."""
+    declared = (("dram", endpoint.tiers.dram), ("disk", endpoint.tiers.disk))
+    llama = endpoint.engine.kind == "llamacpp"
+    return {name: Path(at.path) for name, at in declared if llama and at is not None and at.path}
+
+
 def _staged(endpoint: Endpoint) -> tuple[tuple[Item, ...], tuple[str, ...]]:
     """What the executor staged in the declared folders, where nothing is changed; and what cannot be told of it."""
     found: list[Item] = []
     unread: list[str] = []
-    if endpoint.engine.kind != "llamacpp":
-        return (), ()
     hotter: set[str] = set()
-    for name, at in (("dram", endpoint.tiers.dram), ("disk", endpoint.tiers.disk)):
-        if at is None or not at.path:
-            continue
+    for name, path in _folders(endpoint).items():
         try:
-            Path(at.path).stat()
-            store = Store([PlaceSpec(name, Path(at.path), (at.capacity_mib or 0) * MIB, name == "dram")], lock=False)
+            path.stat()
+            store = Store([PlaceSpec(name, path, 0, name == "dram")], lock=False)
         except (FileNotFoundError, NotADirectoryError):
             continue  # nothing was staged yet
         except (OSError, ValueError, HostRefusal) as err:
             why = err.message if isinstance(err, HostRefusal) else getattr(err, "strerror", None) or str(err)
-            unread.append(f"what is staged in {name}: {at.path}: {why}")
+            unread.append(f"what is staged in {name}: {path}: {why}")
             continue
         with contextlib.closing(store):
             found += [_item(each, name) for each in store.entries.values() if each.staged.id not in hotter]

@@ -25,12 +25,15 @@ def expected_uses(uses: int, idle_s: float, half_life_s: float = HALF_LIFE_S) ->
 
 
 def place(board: Board, *, promote: bool = True) -> Placement:
-    """Sweep every tier, the coldest first, then bring back up what is reused and finds room under the mark.
+    """Bring up what is reused and finds room under the mark, sweep every tier, the coldest first, and use what room
+    that left.
 
     On a board whose tiers are under their marks, and where nothing that is reused lies colder than it must, every
     item is kept: a second look after the first was carried out sweeps nothing.
     """
     work = _Work(board)
+    if promote:  # first what may: it relieves the tier that it leaves
+        work.promote_all()
     pressed = [tier.name for tier in reversed(board.tiers) if not work.relieve(tier.name, 0, 0)]
     if promote:
         work.promote_all()

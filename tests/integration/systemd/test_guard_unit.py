@@ -126,6 +126,9 @@ def test_conversations_outlive_guard_and_engine_as_the_documentation_sets_it_up(
         assert talk(3) < 100
         shown = guarded("/usr/bin/archonctl", "tiers", "status", "guarded", "--json")
         assert sum(each["conversations"] for each in json.loads(shown)["places"]) >= 2
+        planned = json.loads(guarded("/usr/bin/archonctl", "tiers", "plan", "guarded", "--json"))
+        sources = {each["name"]: each["source"] for each in planned["tiers"]}
+        assert sources["dram"].startswith("bandwidth measured")  # by the unit's account, read by root
     finally:
         guarded("rm", f"{DROP_IN}/tiers.conf")
         guarded("chown", "root:archon-guard", "/etc/keys")

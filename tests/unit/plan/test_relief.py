@@ -164,6 +164,12 @@ def test_a_kernel_that_kills_is_about_ram_and_the_largest_shortage_is_asked_for(
     )
 
 
+def test_a_card_that_the_plan_does_not_have_is_said(repository: Path) -> None:
+    _, found = answered(repository, "archon", Question("kv_cache", MIB, card=9))
+    assert found.notes[0] == "the plan has no card 9, only 0, 1"
+    assert not answered(repository, "archon", Question("kv_cache", MIB, card=1))[1].notes
+
+
 def test_what_the_law_loses_sight_of_is_not_given_back(repository: Path) -> None:
     """At other batched tokens the boot says nothing any more: the demands are unknown then, and not gone."""
     _, found = answered(repository, "archon", Question("activation"))

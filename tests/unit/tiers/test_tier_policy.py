@@ -164,6 +164,13 @@ def test_a_second_look_sweeps_nothing_and_looks_settle(board: Board) -> None:
     assert not place(swept, promote=False).moves
 
 
+def test_what_may_go_up_from_a_tier_above_its_mark_does_not_go_down_first() -> None:
+    tiers = tuple(Tier(name, name != "disk", 100, 1e6, 0.0) for name in ("hbm", "dram", "disk"))
+    items = (Item("reused", "dram", 60, 60, 3.0), Item("other", "dram", 40, 40, 1.0))
+    moves = place(Board(tiers, items, 1.0)).moves
+    assert [(each.item.id, each.action, each.to_tier) for each in moves] == [("reused", Action.PROMOTE, "hbm")]
+
+
 @given(boards(known=True))
 def test_a_board_of_known_figures_is_under_its_marks_unless_what_is_in_use_presses_it(board: Board) -> None:
     placement = place(board)

@@ -19,12 +19,14 @@ from archonctl.tiers.book import Conversation
 from archonctl.tiers.counts import TierCounts
 from archonctl.tiers.executor import Executor, Setup
 from archonctl.tiers.filing import KEEP_S
-from archonctl.tiers.measured import FILE, Measured, Speed, folders_of, kept_in, read_measured
+from archonctl.tiers.measured import FILE, Measured, Speed, folders_of, kept_in, read_measured, write_measured
 from archonctl.tiers.slots import SlotClient
 from archonctl.tiers.speeds import Speeds
 from archonctl.tiers.store import Store
 from archonctl.tiers.upkeep import Upkeep
-from support.staged import FINGERPRINT, prefix, saved, specs
+from support.staged import FINGERPRINT, prefix, saved, specs, stage
+
+Planned = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -85,9 +87,34 @@ def test_what_the_guards_own_account_keeps_is_found_and_the_latest_counts(
     assert folders_of("tiny", state, {"ARCHON_STATE_DIR": "x"}) == (state,)
 
 
+@pytest.fixture
+def planned(tmp_path: Path, tiny_gguf: Callable[..., Path], run_cli: Callable[..., Any]) -> Planned:
+    """``planned(folder, *words)``: the answer of ``tiers plan`` for an endpoint whose host is not declared."""
+    declaration = tmp_path / "tiny.toml"
+
+    def plan(folder: Path, *words: str) -> dict[str, Any]:
+        declaration.write_text(
+            '[contract]\nseqs = 2\nlen = 1024\n[engine]\nkind = "llamacpp"\nversion = "b11434"\n'
+            f'[model]\npath = "{tiny_gguf("llama")}"\n[tiers.dram]\npath = "{folder}"\ncapacity_mib = 64\n'
+        )
+        done = run_cli(
+            "tiers",
+            "plan",
+            str(declaration),
+            "--offline",
+            "--json",
+            *words,
+            env={"ARCHON_STATE_DIR": str(tmp_path / "state")},
+        )
+        assert done.code in (0, 3), done.stderr
+        return dict(json.loads(done.stdout))
+
+    return plan
+
+
 @pytest.mark.parametrize("how", ["long", "open to others", "a file"])
 def test_a_folder_that_cannot_be_read_is_said_and_not_taken_for_an_empty_one(
-    how: str, tmp_path: Path, tiny_gguf: Callable[..., Path], run_cli: Callable[..., Any]
+    how: str, tmp_path: Path, planned: Planned
 ) -> None:
     folder = tmp_path / ("x" * 300 if how == "long" else "kv")
     if how == "a file":
@@ -95,11 +122,16 @@ def test_a_folder_that_cannot_be_read_is_said_and_not_taken_for_an_empty_one(
     elif how == "open to others":
         folder.mkdir()
         folder.chmod(0o777)
-    declaration = tmp_path / "tiny.toml"
-    declaration.write_text(
-        '[contract]\nseqs = 2\nlen = 1024\n[engine]\nkind = "llamacpp"\nversion = "b11434"\n[host]\ndetect = true\n'
-        f'[model]\npath = "{tiny_gguf("llama")}"\n[tiers.dram]\npath = "{folder}"\n'
-    )
-    done = run_cli("tiers", "plan", str(declaration), "--offline", "--json")
-    assert done.code in (0, 3), done.stderr
-    assert any("what is staged in dram" in each for each in json.loads(done.stdout)["unknown"])
+    assert any("what is staged in dram" in each for each in planned(folder, "--set", "host.detect=true")["unknown"])
+
+
+def test_what_is_staged_and_measured_counts_though_the_host_is_not_declared(tmp_path: Path, planned: Planned) -> None:
+    store = Store(specs(tmp_path))
+    size = store.entries[stage(store)].staged.bytes
+    store.close()
+    write_measured(tmp_path / "state" / "tiny", Measured({"dram": Speed(5e9), "disk": Speed(4e9)}))
+    (_engine, dram) = planned(tmp_path / "dram")["tiers"]
+    assert (dram["used_bytes"], dram["bandwidth_bytes_per_s"]) == (size, 5e9)
+    assert [each["name"] for each in planned(tmp_path / "dram", "--set", "tiers.dram.capacity_mib=0")["tiers"]] == [
+        "engine"
+    ]
