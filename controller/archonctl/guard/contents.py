@@ -52,29 +52,36 @@ class Contents:
         return sum(_most(filler, is_json=is_json) for is_json in self.escaped)
 
 
+@dataclass(frozen=True)
+class WithMedia:
+    """A chat with images, audio or files, whose tokens depend on the engine's encoder. ``text_tokens``: what of it is
+    text has at most so many."""
+
+    text_tokens: int
+
+
 class _NotText(Exception):
-    """Carries why a chat cannot be sized."""
+    """A chat has no known form."""
 
 
-def contents_of(form: str, body: Body) -> Contents | str:
-    """The chat of a body, or why it cannot be sized: ``media`` or ``prompt``."""
+def contents_of(form: str, body: Body) -> Contents | WithMedia | None:
+    """The chat of a body; None for one of no known form."""
     field = "input" if form == "responses" else "messages"
     if form == "responses" and (body.get("previous_response_id") or body.get("conversation")):
-        return "prompt"  # the engine has the rest of it
+        return None  # the engine has the rest of it
     messages = body.get(field)
     if isinstance(messages, str) and form == "responses":
         messages = [{"role": "user", "content": messages}]
     if not isinstance(messages, list) or not messages:
-        return "prompt"
+        return None
     around = {k: v for k, v in body.items() if k not in _SAMPLING and k != field}
     head = "instructions" if form == "responses" else "system" if form == "messages" else ""
     first = around.pop(head, None) if head else None
     try:
-        return _contents(_take_apart(first, messages), around, field, head)
-    except _NotText as why:
-        return str(why)
-    except RecursionError:
-        return "prompt"
+        taken = _take_apart(first, messages)
+        return WithMedia(sum(taken.bounds)) if taken.has_media else _contents(taken, around, field, head)
+    except (_NotText, RecursionError):
+        return None
 
 
 @dataclass
@@ -87,6 +94,7 @@ class _Taken:
     bounds: list[int]
     escaped: list[bool]
     ends: list[int]
+    has_media: bool = False
 
 
 class _Hole:
@@ -102,7 +110,7 @@ def _take_apart(first: object, messages: list[object]) -> _Taken:
         taken.first = _content(first, taken, is_json=False)
     for message in messages:
         if not isinstance(message, dict):
-            raise _NotText("prompt")
+            raise _NotText
         taken.messages.append(_message(message, taken))
         taken.ends.append(len(taken.texts))
     return taken
@@ -127,7 +135,7 @@ def _content(value: object, taken: _Taken, *, is_json: bool) -> object:
         taken.escaped.append(is_json)
         return _HOLE
     if not isinstance(value, list):
-        raise _NotText("prompt")
+        raise _NotText
     return [_part(part, taken, is_json=is_json) for part in value]
 
 
@@ -135,7 +143,7 @@ def _part(part: object, taken: _Taken, *, is_json: bool) -> object:
     if isinstance(part, str):
         return _content(part, taken, is_json=is_json)
     if not isinstance(part, dict):
-        raise _NotText("prompt")
+        raise _NotText
     kind = part.get("type")
     if kind in _TEXT_TYPES and isinstance(part.get("text"), str):
         return {**part, "text": _content(part["text"], taken, is_json=is_json)}
@@ -144,7 +152,8 @@ def _part(part: object, taken: _Taken, *, is_json: bool) -> object:
         return {**part, "content": inner if inner is None else _content(inner, taken, is_json=True)}
     if kind in ("tool_use", "thinking", "redacted_thinking"):
         return part  # belongs to the shape as it is
-    raise _NotText("media")  # images, audio, files: their tokens depend on the engine's encoder
+    taken.has_media = True  # images, audio, files
+    return part
 
 
 def _contents(taken: _Taken, around: dict[str, object], field: str, head: str) -> Contents:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from archonctl.guard.contents import Contents, contents_of
+from archonctl.guard.contents import Contents, WithMedia, contents_of
 from archonctl.probe.jsonread import MOST
 
 Body = Mapping[str, object]
@@ -69,7 +69,7 @@ class Prompt:
     form: Form
     body: Body
     texts: tuple[Text, ...] = ()
-    """Prompts of a text, infill or embedding request."""
+    """Prompts of a text, infill or embedding request; of a chat with media, how many tokens its text has at most."""
     contents: Contents | None = None
     """The messages of a chat, taken apart; None for the other forms."""
     max_tokens: int | None = None
@@ -89,9 +89,10 @@ class Prompt:
         choices = max([1, *(_number(body.get(name)) or 1 for name in _CHOICES)]) if _LIMITS[form] else 1
         if form in ("chat", "responses", "messages"):
             found = contents_of(form, body)
-            unknown = found if isinstance(found, str) else ""
-            contents = found if isinstance(found, Contents) else None
-            return cls(path, form, body, contents=contents, max_tokens=limit, choices=choices, unknown=unknown)
+            if isinstance(found, Contents):
+                return cls(path, form, body, contents=found, max_tokens=limit, choices=choices)
+            known, unknown = ((found.text_tokens,), "media") if isinstance(found, WithMedia) else ((), "prompt")
+            return cls(path, form, body, known, max_tokens=limit, choices=choices, unknown=unknown)
         texts = _texts_of(form, body)
         return cls(path, form, body, texts or (), max_tokens=limit, choices=choices, unknown="" if texts else "prompt")
 

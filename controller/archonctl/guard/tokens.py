@@ -64,7 +64,7 @@ class TokenCounter:
             limit = _DEFAULT_ANSWER.get(self._engine)
         ask = Ask(client, (0,), exact=False, max_tokens=limit, choices=prompt.choices, unknown=prompt.unknown)
         if ask.unknown:
-            return ask
+            return replace(ask, prompts=tuple(known for known in prompt.texts if isinstance(known, int)) or (0,))
         try:
             if prompt.contents is not None:
                 return await self._chat(ask, prompt, prompt.contents)

@@ -253,3 +253,21 @@ def test_counts_are_kept_within_bounds_and_the_used_ones_longest() -> None:
     assert len(cache) == 3
     assert cache.get(b"\1") is None
     assert cache.get(b"\0") == 0
+
+
+def test_of_a_chat_with_images_its_text_and_its_answer_are_held() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1000}}
+    messages = [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": [{"type": "text", "text": "what is this?"}, image, {"type": "text", "text": "é"}]},
+    ]
+
+    async def test() -> None:
+        engine = Engine("llamacpp")
+        prompt = Prompt.of(CHAT, {"messages": messages, "max_tokens": 7})
+        assert prompt is not None
+        ask = await engine.counter().ask("a", prompt)
+        assert (ask.unknown, ask.prompts, ask.max_tokens) == ("media", (8 + 13 + 2,), 7)
+        assert engine.asked == []
+
+    asyncio.run(test())
