@@ -95,6 +95,7 @@ class LyingServer:
         self.requests: list[tuple[str, str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.stopping = threading.Event()
+        self.others_told = False
         self.others_seen = threading.Event()
         self.lock = threading.Condition()
         self.running = 0
@@ -205,9 +206,10 @@ class Handler(BaseHTTPRequestHandler):
         outer, engine = self.server_, self.server_.engine
         others = engine.others if outer.held > engine.lie_above else 0
         busy = outer.running + others
-        self.json(200, [{"id": i, "is_processing": i < busy} for i in range(engine.slots)])
-        if others:
+        if others and outer.others_told:  # who asks again has read the first answer
             outer.others_seen.set()
+        self.json(200, [{"id": i, "is_processing": i < busy} for i in range(engine.slots)])
+        outer.others_told = outer.others_told or others > 0
 
     def at_metrics(self, body: Any) -> None:
         outer, kind = self.server_, self.server_.engine.gauges
