@@ -46,7 +46,8 @@ def loader_of(args: Namespace, out: Output) -> Callable[[Mapping[str, str]], Loa
         key: getattr(args, name) for name, key in _FLAGS.items() if getattr(args, name) is not None
     }
     flags |= dict(parse_setting(text) for text in args.set)
-    return lambda more: load_endpoint(path, {**flags, **more}, os.environ)
+    place = Path(given) if (given := getattr(args, "place", "")) else None
+    return lambda more: load_endpoint(path, {**flags, **more}, os.environ, place=place)
 
 
 def installed_of(word: str | None, out: Output, *, user: bool = False) -> Installed:

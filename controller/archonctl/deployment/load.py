@@ -36,6 +36,8 @@ class LoadedEndpoint:
     base_dir: Path
     origins: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
+    copy: Path | None = None
+    """The file that was read, where it is a copy of what lies at ``path``, or is to lie there."""
 
     @contextmanager
     def placing(self) -> Iterator[None]:
@@ -77,12 +79,18 @@ class _Origins(Mapping[str, str]):
 
 
 def load_endpoint(
-    path: Path, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path | None = None
+    path: Path,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    cwd: Path | None = None,
+    place: Path | None = None,
 ) -> LoadedEndpoint:
     """Read, merge and check one declaration.
 
     ``flags`` maps dotted keys (``contract.seqs``) to values, text included; None means not given. ``environ`` is
-    the whole environment. Raises DeclarationError, or InvalidDeclaration with every problem of the file.
+    the whole environment. ``place`` is where the declaration lies, or is to lie, if ``path`` is a copy of it: the
+    endpoint's name, and what its relative paths mean, come from there. Raises DeclarationError, or InvalidDeclaration
+    with every problem of the file.
     """
     here = cwd or Path.cwd()
     file = read_toml(path if cwd is None else cwd / path, "endpoint declaration")
@@ -92,10 +100,11 @@ def load_endpoint(
     except RecursionError:
         message = "arrays or tables nested too deeply"
         raise DeclarationError("declaration-invalid-toml", message, where=file.shown) from None
-    absolute = here / file.path
+    absolute = here / (place or file.path)
     folders = bases(absolute, here, environ)
     resolved, paths = resolve_paths(endpoint, folders)
-    return LoadedEndpoint(resolved, absolute.stem, absolute, folders.root, _Origins(resolved, layers.origin), paths)
+    origins, copy = _Origins(resolved, layers.origin), here / file.path if place else None
+    return LoadedEndpoint(resolved, absolute.stem, absolute, folders.root, origins, paths, copy)
 
 
 def _checked(layers: Layers, flags: Mapping[str, object], environ: Mapping[str, str]) -> Endpoint:

@@ -41,7 +41,7 @@ def check_endpoint(
     ``verify_files`` reads the model file for its digest; ``environ`` is the environment that the engine would
     inherit, ``root`` the root of the configuration files that it reads by itself (None: neither is judged).
     """
-    declared = Declared(loaded, shown or str(loaded.path))
+    declared = Declared(loaded, shown or str(loaded.copy or loaded.path))
     found = [
         *_knobs(declared),
         *_image(declared),

@@ -18,7 +18,7 @@ class Declared:
     def __init__(self, loaded: LoadedEndpoint, shown: str) -> None:
         self.loaded = loaded
         self.shown = shown
-        self.lines = _lines(loaded.path)
+        self.lines = _lines(loaded.copy or loaded.path)
 
     def place(self, key: str, value: bool = False) -> Place:
         """Where a dotted key is set (or, with ``value``, where its value begins); the file where it is not."""

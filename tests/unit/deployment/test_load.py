@@ -58,6 +58,17 @@ def test_the_file_gives_values_and_defaults_fill_the_rest(file: Path) -> None:
     assert len(loaded.origins) == len(list(loaded.origins))
 
 
+def test_a_copy_is_read_as_if_it_lay_in_its_place(file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "staged" / "copy.toml"
+    copy.parent.mkdir()
+    copy.write_bytes(file.read_bytes())
+    there, here = load(file), load_endpoint(copy, {}, {}, cwd=file.parents[2], place=file)
+    assert (here.endpoint, here.name, here.path, here.base_dir) == (there.endpoint, "tiny", file, there.base_dir)
+    assert (here.copy, there.copy, here.origins["contract.seqs"]) == (copy, None, f"{copy}:3")
+    file.unlink()
+    assert load_endpoint(copy, {}, {}, cwd=file.parents[2], place=file).endpoint == there.endpoint
+
+
 def test_flags_win_over_environment_and_environment_over_file(file: Path) -> None:
     loaded = load(
         file, {"contract.seqs": 5, "contract.len": None}, ARCHON__CONTRACT__SEQS="4", ARCHON__CONTRACT__LEN="64k"

@@ -26,4 +26,11 @@ def configure(verb: argparse.ArgumentParser) -> None:
     whose(verb)
     group = changing(verb)
     group.add_argument("--check", action="store_true", help="judge, render and compare; change nothing")
+    group.add_argument(
+        "--as",
+        dest="place",
+        default="",
+        metavar="FILE",
+        help="ENDPOINT is a copy of this declaration, which need not be there yet; as if it lay there",
+    )
     group.add_argument("--diff", action="store_true", help="show what differs from what runs or is installed")

@@ -57,7 +57,7 @@ def _meant(args: Namespace, out: Output) -> LoadedEndpoint:
 
     if not is_plan_name(args.endpoint):
         return endpoint_of(args, out)
-    if changed := overrides(args):
+    if changed := overrides(args) + (["--as"] if args.place else []):
         why = f"{changed[0]} would change a plan that was kept to be applied as it is"
         raise UsageError("command-line-invalid", why, hint="archonctl plan ENDPOINT with it, and --out")
     saved = read_saved_plan(Path(args.endpoint).absolute())
