@@ -10,10 +10,11 @@ import re
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from archonctl.errors import HostRefusal
+from archonctl.errors import DeclarationError, HostRefusal
 from archonctl.findings import Finding, Place
 from archonctl.gate.running import Observed, Wanted, running_findings
 from archonctl.release.load import StoredRelease
+from archonctl.service.declared import declared_since
 from archonctl.service.history import Record
 from archonctl.service.installed import DROP_IN, Installed, argv_of, drop_in_of, env_of
 from archonctl.service.running import cmdline_of, environ_of, environment_differences, runs
@@ -44,6 +45,7 @@ _FIXES = {
     "drift-drop-in": "declare it, or remove it: systemctl cat archon@{name}",
     "drift-file": "archonctl apply {name} places it again",
     "drift-release": "archonctl apply {name} renders it anew",
+    "drift-declaration": "archonctl apply {name} --check --diff says what an apply would take; else put it back",
     "drift-environ": "archonctl apply {name} restarts it with its own environment",
     "drift-stopped": "systemctl status archon@{name}; archonctl apply {name} starts it",
     "drift-unverified": "archonctl verify {name}",
@@ -96,6 +98,7 @@ def drift(installed: Installed, state: UnitState, verdict: Record | None) -> Dri
     else:
         look.differs("drift-stopped", installed.unit, "active", f"{state.active} ({state.result})")
     _since(installed, release, state, verdict, look)
+    _declared(release, look)
     return Drift(installed.name, digest, tuple(look.findings), tuple(look.unchecked))
 
 
@@ -110,6 +113,22 @@ def _files(installed: Installed, release: StoredRelease, state: UnitState, look:
         look.differs("drift-unit", "unit files", "as systemd read them", "changed since", state.fragment)
     if state.load not in ("loaded", ""):
         look.differs("drift-unit", installed.unit, "loaded", state.load, state.fragment)
+
+
+def _declared(release: StoredRelease, look: _Look) -> None:
+    """What the next apply would take in place of what runs."""
+    where = str(release.loaded.path)
+    try:
+        found = declared_since(release.loaded)
+    except DeclarationError as err:
+        if err.code == "declaration-unreadable":
+            look.unchecked.append(f"declaration: {where}: {err.message}")
+        else:
+            look.differs("drift-declaration", "declaration", "as it was applied", err.message, where)
+        return
+    if found:
+        (key, was, now), more = found[0], f", and {len(found) - 1} more keys" if found[1:] else ""
+        look.differs("drift-declaration", f"declared {key}", was, f"{now}{more}", where)
 
 
 def _first_difference(wanted: str, found: str) -> tuple[str, str]:

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from archonctl.deployment.load import LoadedEndpoint
 from archonctl.errors import ArchonError
+from archonctl.service.declared import declared_since
 from archonctl.service.history import Record
 from archonctl.service.installed import Installed
 from archonctl.service.recheck import Recheck
@@ -60,7 +62,8 @@ def status(installed: Installed, state: UnitState) -> Status:
     seqs = length = None
     engine = listen = ""
     try:
-        endpoint = installed.stored(digest).loaded.endpoint
+        loaded = installed.stored(digest).loaded
+        endpoint, remark = loaded.endpoint, not_applied(loaded)
         seqs, length, listen = endpoint.contract.seqs, endpoint.contract.len, endpoint.service.listen
         engine = f"{endpoint.engine.kind} {endpoint.engine.version}".strip()
     except ArchonError as err:
@@ -86,6 +89,18 @@ def status(installed: Installed, state: UnitState) -> Status:
         listen,
         remark,
     )
+
+
+def not_applied(applied: LoadedEndpoint) -> str:
+    """A sentence where the declaration says something else than what runs; empty where it does not."""
+    try:
+        found = declared_since(applied)
+    except ArchonError as err:
+        return f"its declaration cannot be applied: {err.message}"
+    if not found:
+        return ""
+    keys = ", ".join(key for key, _was, _now in found[:3]) + (" ..." if found[3:] else "")
+    return f"{applied.path} declares something else than what runs ({keys}): an apply would take it"
 
 
 def engine_kinds(endpoints: Iterable[Installed]) -> dict[str, str]:

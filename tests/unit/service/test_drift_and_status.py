@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from archonctl.errors import ArchonError
+from archonctl.release.load import StoredRelease
 from archonctl.service import surroundings as around
 from archonctl.service.drift import drift
 from archonctl.service.history import Record
@@ -198,3 +200,50 @@ def test_a_state_that_cannot_be_read_is_an_error_not_an_empty_one(simd: Simd) ->
 def test_the_places_of_an_endpoint_stay_below_the_root(tmp_path: Path) -> None:
     with pytest.raises(ArchonError):
         Installed("../etc", tmp_path)
+
+
+def declared(simd: Simd, monkeypatch: pytest.MonkeyPatch, text: str, **origins: str) -> None:
+    """Have the release come from a file that says ``text``; ``origins`` by key, dots as underscores."""
+    stored = Installed.stored
+    path = simd.root / f"{NAME}.toml"
+    path.write_text(text)
+
+    def told(installed: Installed, digest: str) -> StoredRelease:
+        release = stored(installed, digest)
+        found = {key.replace("_", ".", 1): origin for key, origin in origins.items()}
+        return replace(release, loaded=replace(release.loaded, path=path, base_dir=simd.root, origins=found))
+
+    monkeypatch.setattr(Installed, "stored", told)
+
+
+def as_text(simd: Simd) -> str:
+    value = simd.installed.stored(simd.installed.current()).loaded.endpoint.model_dump(
+        mode="json", exclude={"kubernetes", "predict"}, exclude_defaults=True
+    )
+    return tomli_w.dumps(value)
+
+
+def test_a_declaration_that_says_something_else_than_what_runs_is_told(
+    simd: Simd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, verdict = as_text(simd), judged(simd)
+    assert "seqs" in text
+    more = text.replace("[contract]\n", "[contract]\nmargin = 0.25\n")
+    look = lambda: drift(simd.installed, simd.show(simd.installed.unit), verdict)  # noqa: E731
+    remark = lambda: status(simd.installed, simd.show(simd.installed.unit)).remark  # noqa: E731
+    with monkeypatch.context() as patch:
+        declared(simd, patch, text)
+        assert (look().findings, remark()) == ((), "")
+    with monkeypatch.context() as patch:
+        declared(simd, patch, more)
+        (found,) = look().findings
+        assert (found.code, "margin" in found.message, "0.25" in found.message) == ("drift-declaration", True, True)
+        assert "contract.margin" in remark()
+    with monkeypatch.context() as patch:  # given by a variable when it was applied
+        declared(simd, patch, more, contract_margin="environment ARCHON__CONTRACT__MARGIN")
+        assert (look().findings, remark()) == ((), "")
+    with monkeypatch.context() as patch:
+        declared(simd, patch, "half [written")
+        assert ([found.code for found in look().findings], bool(remark())) == (["drift-declaration"], True)
+        (simd.root / f"{NAME}.toml").unlink()
+        assert (look().findings, remark()) == ((), "")
