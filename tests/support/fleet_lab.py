@@ -23,6 +23,7 @@ CLI = Path(sys.executable).with_name("archonctl")
 NAME = "turn"
 UNIT = f"archon@{NAME}.service"
 ENGINE = "/srv/turn/llama-server"
+LEASE = "/run/archon/fleet/.lease.json"
 SECRET = "sk-of-the-lab-4711"
 HOLDS = f'exec {ENGINE} "$@"'
 SHORT = f'exec {ENGINE} "$@" --ctx-size 256'
@@ -143,6 +144,30 @@ class Lab:
         found: dict[str, Any] = json.loads(self.fleet.boxes[host].run("archonctl", "status", NAME, "--json").stdout)
         return found["endpoints"][0]
 
+    def declared(self, host: str) -> str:
+        """The declaration that lies on the host."""
+        return self.fleet.boxes[host]("cat", f"/etc/archon/{NAME}.toml")
+
+    def take_over(self, host: str, operator: str) -> None:
+        """The lease of another rollout in place of whose ever there is."""
+        now = time.time()
+        value = {"rollout": "another", "operator": operator, "since": now, "until": now + 3600}
+        self.fleet.boxes[host].put(LEASE, json.dumps(value))
+
+    def release(self, *hosts: str) -> None:
+        """Take leases away that a killed rollout left."""
+        for host in hosts:
+            self.fleet.boxes[host]("rm", "-f", LEASE)
+
+    def wait_ended(self) -> None:
+        """Until no ansible-playbook of this lab is left, as one whose reader was killed."""
+        theirs = ["pgrep", "-f", f"ansible-playbook.*{self.fleet.folder}"]
+        for _ in range(1200):
+            if subprocess.run(theirs, capture_output=True, check=False).returncode:
+                return
+            time.sleep(0.1)
+        pytest.fail("a rollout whose reader was killed goes on")
+
     def wait_phase(self, host: str, phase: str, rollout: subprocess.Popen[str]) -> None:
         """Until a change on the host is that far; not longer than the rollout itself."""
         for _ in range(3000):
@@ -154,9 +179,9 @@ class Lab:
         pytest.fail(f"{host} never was {phase}")
 
     def wait_quiet(self, host: str) -> None:
-        """Until no change is under way there."""
-        for _ in range(600):
-            if self.fleet.boxes[host].run("pgrep", "-f", "archonctl apply").returncode:
+        """Until no change is under way there, and what asked for it has ended, too."""
+        for _ in range(1200):
+            if self.fleet.boxes[host].run("pgrep", "-f", "archonctl apply|AnsiballZ|^/usr/bin/python3$").returncode:
                 return
             time.sleep(0.1)
         pytest.fail(f"{host} is still changing")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from archonctl.fleet.backends import Backend
-from archonctl.fleet.inventory import FleetHost, Inventory
+from archonctl.fleet.host_variables import FleetHost
+from archonctl.fleet.inventory import Inventory
 
 
 def backend(host: str, address: str, verified: bool | None, seqs: int | None = 2, **more: Any) -> Backend:

@@ -94,6 +94,11 @@ def fleet_text(result: FleetResult, out: Output) -> str:
         if host.fault:
             hint = f" ({host.fault.hint})" if host.fault.hint else ""
             lines.append(f"{' ' * width}  {host.fault.code}: {host.fault.message}{hint}")
+        if host.busy_with and host.word != "busy":
+            lines.append(f"{' ' * width}  a rollout has it: {host.busy_with}")
+        lines += [
+            f"{' ' * width}  {each['endpoint']}: {each['remark']}" for each in host.endpoints if each.get("remark")
+        ]
     lines += [f"note: {remark}" for remark in result.remarks]
     lines.append(_summary(result, out))
     return "\n".join(lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from archonctl.errors import ArchonError
-from archonctl.fleet.inventory import Assigned
+from archonctl.fleet.host_variables import Assigned
 from archonctl.fleet.knowledge import Known
 from archonctl.fleet.together import HostVerdict, Together
 

@@ -10,7 +10,8 @@ from archonctl.engines.nodes import across
 from archonctl.errors import ArchonError, DeclarationError
 from archonctl.fleet.declared import DeclaredFleet, FleetEndpoint
 from archonctl.fleet.facts import profile_of
-from archonctl.fleet.inventory import Assigned, Inventory, matching
+from archonctl.fleet.host_variables import Assigned
+from archonctl.fleet.inventory import Inventory, matching
 from archonctl.fleet.knowledge import Cards, Hardware, Knowledge, Known, Read
 from archonctl.fleet.place import NOTHING, Grade, Item, Kind, Names, Problem
 from archonctl.fleet.rooms import Base, Rooms

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from archonctl.fleet.inventory import FleetHost
+from archonctl.fleet.host_variables import FleetHost
 
 
 def facts_folder(sources: Sequence[str], environ: Mapping[str, str], given: str = "") -> Path:
@@ -22,11 +22,13 @@ def facts_folder(sources: Sequence[str], environ: Mapping[str, str], given: str 
     """
     if given:
         return Path(given)
-    cache = environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     where = os.path.abspath(sources[0])  # noqa: PTH100
-    return (
-        Path(cache) / "archonctl" / "fleet" / hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    )
+    return cache_folder(environ) / hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """What this user's machine remembers of fleets."""
+    return Path(environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "archonctl" / "fleet"
 
 
 def facts_file(folder: Path, host: str) -> Path:

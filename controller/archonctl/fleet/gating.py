@@ -15,7 +15,8 @@ from archonctl.errors import ArchonError
 from archonctl.findings import Finding, refuses
 from archonctl.fleet.asked import known_hosts
 from archonctl.fleet.given import cards_finding, settings
-from archonctl.fleet.inventory import Assigned, Inventory
+from archonctl.fleet.host_variables import Assigned
+from archonctl.fleet.inventory import Inventory
 from archonctl.fleet.knowledge import Hardware, Knowledge, Known, Read
 from archonctl.fleet.together import Judge
 from archonctl.gate.endpoint import check_endpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from archonctl.deployment.schema import Endpoint
 from archonctl.errors import ArchonError
 from archonctl.findings import Finding, Place
-from archonctl.fleet.inventory import Assigned
+from archonctl.fleet.host_variables import Assigned
 from archonctl.fleet.knowledge import Hardware, Knowledge, Read
 from archonctl.fleet.together import taken_mib
 from archonctl.host.profile import Host

@@ -1,8 +1,7 @@
 """The hosts of an Ansible inventory, as its own reader gives them.
 
 ``ansible-inventory --list`` is asked: it knows INI, YAML, folders with host_vars and group_vars, ranges, children and
-inventory plugins, and nothing here reads them a second way. Variables may hold secrets: only those of this project
-are taken over, and none is ever shown.
+inventory plugins, and nothing here reads them a second way.
 """
 
 from __future__ import annotations
@@ -14,54 +13,15 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from archonctl.deployment.paths import exists
-from archonctl.deployment.problems import closest, describe, printable
+from archonctl.deployment.problems import closest, printable
 from archonctl.errors import DeclarationError, UsageError
+from archonctl.fleet.host_variables import ENDPOINTS, FleetHost, read_host
 
-ENDPOINTS = "archon_endpoints"
-PROFILE = "archon_host_profile"
 DEADLINE_S = 300
-_INDEX_LIMIT = 1024
-_KEYS = ("declaration", "cards", "share_cards", "env")
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """An endpoint on a host. ``cards`` are indices of its profile; None: not said, so those that the engine takes.
-
-    ``share_cards``: it may lie on a card with another one that says the same. ``env`` are variables of the engine on
-    this host, over those of its declaration: what shows it its cards.
-    """
-
-    declaration: Path
-    cards: tuple[int, ...] | None = None
-    share_cards: bool = False
-    env: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The endpoint's name: the stem of its declaration."""
-        return self.declaration.stem
-
-
-@dataclass(frozen=True, slots=True)
-class FleetHost:
-    """One host. ``problem`` is what is wrong with its variables: the other hosts are judged all the same."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-    address: str = ""
-    """``ansible_host``, else the name."""
-    profile: Path | None = None
-    """``archon_host_profile``; None: what was gathered is used."""
-    endpoints: tuple[Assigned, ...] = ()
-    problem: DeclarationError | None = None
-    archon_vars: Mapping[str, object] = field(default_factory=dict)
-    """Every variable that begins with ``archon_``, as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +32,19 @@ class Inventory:
     hosts: tuple[FleetHost, ...]
     groups: Mapping[str, tuple[str, ...]]
     """The hosts of each group, those of its children too."""
+
+    def refuse_idle(self) -> None:
+        """Raises UsageError ``fleet-nothing-declared`` where nothing lies on any of its hosts: that is no good news.
+
+        A host whose variables are wrong says so itself.
+        """
+        if any(host.endpoints or host.problem is not None for host in self.hosts):
+            return
+        given = {name for host in self.hosts for name in host.archon_vars}
+        close = next((name for name in sorted(given) if closest(name.removeprefix("archon_"), ["endpoints"])), "")
+        hint = f"{close} is no variable of ours: {ENDPOINTS}?" if close else "name their declarations in the inventory"
+        why = f"none of {len(self.hosts):,} hosts has {ENDPOINTS}"
+        raise UsageError("fleet-nothing-declared", why, hint=hint)
 
     def host(self, name: str) -> FleetHost:
         """One host. Raises UsageError ``fleet-host-unknown``."""
@@ -89,8 +62,8 @@ def read_inventory(sources: Sequence[str], environ: Mapping[str, str], limit: st
     ``fleet-host-unknown`` (a limit that names nothing), DeclarationError ``fleet-inventory-invalid``.
     """
     for source in sources:
-        if "," not in source and not os.path.lexists(source):
-            raise UsageError("fleet-inventory-not-found", "there is no such inventory", where=printable(source, 4096))
+        if "," not in source:
+            _refuse_no_file(source)
     data = _listed(sources, environ)
     groups = _groups(data)
     variables = data.get("_meta", {}).get("hostvars", {})
@@ -103,8 +76,21 @@ def read_inventory(sources: Sequence[str], environ: Mapping[str, str], limit: st
             of_host[name].append(group)
     folders = base_folders(sources)
     chosen = _limited(names, groups, limit)
-    hosts = tuple(_host(name, of_host[name], variables.get(name, {}), folders) for name in chosen)
+    if not chosen:
+        why = f"--limit {printable(limit)!r} leaves none of {len(names):,} hosts"
+        raise UsageError("fleet-inventory-empty", why, where=", ".join(sources))
+    hosts = tuple(read_host(name, of_host[name], variables.get(name, {}), folders) for name in chosen)
     return Inventory(tuple(sources), hosts, groups)
+
+
+def _refuse_no_file(source: str) -> None:
+    """Nothing there, and a pipe: it is read more than once."""
+    where = printable(source, 4096)
+    if not os.path.lexists(source):
+        raise UsageError("fleet-inventory-not-found", "there is no such inventory", where=where)
+    if Path(source).is_fifo() or Path(source).is_socket():
+        hint = "it is read more than once: write it to a file"
+        raise UsageError("fleet-inventory-not-found", "a pipe or a socket is no inventory", where=where, hint=hint)
 
 
 def base_folders(sources: Sequence[str]) -> tuple[Path, ...]:
@@ -223,89 +209,3 @@ def matching(word: str, names: Iterable[str], groups: Mapping[str, Iterable[str]
     if word in groups:
         return set(groups[word]) & set(names)
     return {name for name in names if name == word or fnmatch.fnmatchcase(name, word)}
-
-
-def _host(name: str, groups: Iterable[str], variables: Mapping[str, Any], folders: Sequence[Path]) -> FleetHost:
-    mine = {key: value for key, value in variables.items() if key.startswith("archon_")}
-    address = variables.get("ansible_host")
-    address = address if isinstance(address, str) and address else name
-    try:
-        profile = _profile(name, mine.get(PROFILE), folders)
-        endpoints = _endpoints(name, mine.get(ENDPOINTS), folders)
-    except DeclarationError as err:
-        return FleetHost(name, tuple(groups), address, problem=err, archon_vars=mine)
-    return FleetHost(name, tuple(groups), address, profile, endpoints, archon_vars=mine)
-
-
-def _profile(name: str, value: object, folders: Sequence[Path]) -> Path | None:
-    return None if value is None else _path(name, PROFILE, value, folders)
-
-
-def _endpoints(name: str, value: object, folders: Sequence[Path]) -> tuple[Assigned, ...]:
-    if value is None:
-        return ()
-    if isinstance(value, str):
-        value = _list_of(value)
-    if not isinstance(value, list):
-        raise _bad(name, ENDPOINTS, describe(value), "a list of declaration files")
-    found = [_assigned(name, f"{ENDPOINTS}[{number}]", one, folders) for number, one in enumerate(value)]
-    names = [one.name for one in found]
-    if twice := next((one for one in names if names.count(one) > 1), ""):
-        raise _bad(name, ENDPOINTS, f"{printable(twice)!r} twice", "each endpoint once a host")
-    return tuple(found)
-
-
-def _list_of(text: str) -> object:
-    """One file, or a list in the one value that an INI inventory has for it (quoted, it reaches us as text)."""
-    try:
-        return json.loads(text) if text.lstrip().startswith("[") else [text]
-    except ValueError:
-        return [text]
-
-
-def _assigned(host: str, key: str, value: object, folders: Sequence[Path]) -> Assigned:
-    if not isinstance(value, dict):
-        return Assigned(_path(host, key, value, folders))
-    if wrong := next((str(one) for one in value if one not in _KEYS), ""):
-        close = closest(wrong, _KEYS)
-        hint = f"did you mean {close}?" if close else ""
-        raise _bad(host, key, f"a table with {printable(wrong)!r}", f"the keys {', '.join(_KEYS)}", hint)
-    cards = value.get("cards")
-    if cards is not None and not _are_cards(cards):
-        raise _bad(host, f"{key}.cards", describe(cards), "card indices of the host profile, each once")
-    if not isinstance(share := value.get("share_cards", False), bool):
-        raise _bad(host, f"{key}.share_cards", describe(share), "true or false")
-    path = _path(host, f"{key}.declaration", value.get("declaration"), folders)
-    env = value.get("env", {})
-    if not isinstance(env, dict) or not all(_is_variable(key, text) for key, text in env.items()):
-        raise _bad(host, f"{key}.env", describe(env), "a table of variables with text or numbers")
-    given = tuple(sorted((name, str(text)) for name, text in env.items()))
-    return Assigned(path, None if cards is None else tuple(cards), share, given)
-
-
-def _is_variable(name: object, value: object) -> bool:
-    is_name = isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)
-    return bool(is_name) and isinstance(value, str | int) and not isinstance(value, bool)
-
-
-def _are_cards(value: object) -> bool:
-    if not isinstance(value, list) or len(set(map(repr, value))) != len(value):
-        return False
-    return all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < _INDEX_LIMIT for one in value)
-
-
-def _path(host: str, key: str, value: object, folders: Sequence[Path]) -> Path:
-    """A path of a host variable: from the inventory's folders, else from here."""
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise _bad(host, key, describe(value), "the path of a file")
-    if "{{" in value:
-        hint = "ansible-inventory does not fill templates in: write the path"
-        raise _bad(host, key, f"the template {printable(value)!r}", "the path of a file", hint)
-    path = Path(value).expanduser() if value.startswith("~") else Path(value)
-    candidates = [*(folder / path for folder in folders), path.absolute()]
-    return next((one for one in candidates if exists(one)), candidates[0])
-
-
-def _bad(host: str, key: str, got: str, wanted: str, hint: str = "") -> DeclarationError:
-    where = f"host {printable(host)}, variable {key}"
-    return DeclarationError("fleet-variable-invalid", f"{key} is {got}, expected {wanted}", where=where, hint=hint)

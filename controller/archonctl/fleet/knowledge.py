@@ -16,7 +16,7 @@ from archonctl.deployment.load import LoadedEndpoint, load_endpoint
 from archonctl.deployment.schema import Endpoint
 from archonctl.deployment.toml_file import SIZE_LIMIT_BYTES
 from archonctl.errors import ArchonError, DeclarationError
-from archonctl.fleet.inventory import FleetHost
+from archonctl.fleet.host_variables import FleetHost
 from archonctl.host.load import read_profile
 from archonctl.host.profile import Card, Host
 from archonctl.host.visible import VARIABLES

@@ -8,7 +8,7 @@ from pathlib import Path
 from archonctl.errors import HostRefusal
 from archonctl.fleet.answer import FleetPlan, HostRow
 from archonctl.fleet.given import showing
-from archonctl.fleet.inventory import Assigned
+from archonctl.fleet.host_variables import Assigned
 from archonctl.fleet.whole_file import write_whole
 
 HEAD = """# Where every endpoint lies, by `archonctl fleet plan`. An inventory of its own: give it behind the other one,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from archonctl.fleet.declared import FleetEndpoint
-from archonctl.fleet.inventory import Assigned
+from archonctl.fleet.host_variables import Assigned
 from archonctl.fleet.knowledge import Cards, Hardware, Read
 from archonctl.fleet.options import Grade, Options, card_kinds, several
 from archonctl.fleet.together import Judge, Together

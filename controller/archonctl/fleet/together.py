@@ -14,7 +14,7 @@ from typing import Literal
 from archonctl.engines.base import CardRule, Forecast
 from archonctl.errors import ArchonError, ModelError
 from archonctl.findings import Finding, Place, refuses
-from archonctl.fleet.inventory import Assigned
+from archonctl.fleet.host_variables import Assigned
 from archonctl.fleet.knowledge import Cards, Hardware, Knowledge, Read
 from archonctl.host.profile import Host
 from archonctl.memory.demand import Demand, Fit

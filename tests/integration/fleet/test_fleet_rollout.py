@@ -11,7 +11,7 @@ import pytest
 
 from archonctl.fleet.facts import facts_file, facts_folder
 from archonctl.host.load import read_profile
-from support.fleet_lab import HOLDS, NAME, SECRET, SHORT, UNIT, Lab, lab
+from support.fleet_lab import HOLDS, LEASE, NAME, SECRET, SHORT, UNIT, Lab, lab
 
 __all__ = ["lab"]
 pytestmark = [pytest.mark.systemd, pytest.mark.engine, pytest.mark.timeout(900)]
@@ -36,16 +36,16 @@ def test_a_first_rollout_installs_starts_and_verifies_and_the_same_again_changes
 
 
 def test_check_shows_what_would_differ_and_leaves_the_host_as_it_is(lab: Lab) -> None:
-    before = lab.status("h2")["release"]
-    placed = lab.fleet.boxes["h2"]("cat", f"/etc/archon/{NAME}.toml")
+    before, placed = lab.status("h2")["release"], lab.declared("h2")
+    same = lab.controller("apply", "plain", "--check", "--limit", "h2")
+    assert [each["action"] for each in same.host("h2")["endpoints"]] == ["nothing"], same.talk
     lab.declare()
     done = lab.controller("apply", "plain", "--check", "--limit", "h2")
     assert (done.code, done.words, done.host("h2")["touched"]) == (0, {"h2": "checked"}, False), done.talk
-    shown = done.host("h2")["endpoints"][0]
+    (shown,) = done.host("h2")["endpoints"]
     assert shown["action"] == "restart"
     assert f"+{lab.batch}" in shown["differences"][0]["lines"]
-    assert lab.status("h2")["release"] == before
-    assert lab.fleet.boxes["h2"]("cat", f"/etc/archon/{NAME}.toml") == placed
+    assert (lab.status("h2")["release"], lab.declared("h2")) == (before, placed)
 
 
 def test_looks_tell_of_every_host_and_keep_what_it_has_as_a_profile(lab: Lab) -> None:
@@ -89,7 +89,7 @@ def test_an_upgrade_that_breaks_on_one_host_is_undone_there_and_goes_no_further(
     now = {host: lab.status(host) for host in lab.fleet.boxes}
     assert [now[host]["word"] for host in now] == ["holds"] * 3
     assert [now[host]["release"] == old[host] for host in now] == [False, True, True]
-    assert "/srv/turn/new" not in lab.fleet.boxes["h2"]("cat", f"/etc/archon/{NAME}.toml")
+    assert "/srv/turn/new" not in lab.declared("h2")
     back = lab.controller("rollback", "plain", *QUICK, "--limit", "h1", "--to", old["h1"][:8])
     assert (back.code, back.words, lab.status("h1")["release"]) == (0, {"h1": "holds"}, old["h1"]), back.talk
 
@@ -131,20 +131,26 @@ def test_a_second_operator_hears_who_is_at_it_and_disturbs_nothing(lab: Lab) -> 
     assert (second.code, set(second.words.values())) == (5, {"busy"}), second.talk
     assert {each["fault"]["code"] for each in second.value["hosts"]} == {"fleet-busy"}
     assert second.host("h3")["busy_with"] == "alice@one"
+    seen = lab.controller.by("bob@two")("status", "plain", "--limit", "h3")
+    assert seen.host("h3")["busy_with"].startswith("alice@one, since 2"), seen.talk
     third = lab.controller.by("bob@two")(
         "rollback", "plain", *QUICK, "--limit", "h1", "--take-over"
     )  # the lock is left
     assert (third.code, third.words, third.host("h1")["touched"]) == (5, {"h1": "busy"}, False), third.talk
     assert third.host("h1")["fault"]["code"] == "up-in-progress"
     assert third.host("h1")["busy_with"].endswith(", alice@one")
+    h3 = lab.status("h3")["release"]
+    lab.take_over("h3", "bob@two")  # as a rollout with --take-over does, which then goes on
     lab.fleet.boxes["h1"]("touch", "/srv/turn/go")
     done = lab.controller.finish(first)
-    assert (done.code, set(done.words.values())) == (0, {"holds"}), done.talk
+    assert (done.code, done.words) == (5, {"h1": "holds", "h3": "busy"}), done.talk
+    assert (done.host("h3")["busy_with"], lab.status("h3")["release"]) == ("bob@two", h3)
     lab.fleet.boxes["h1"]("rm", "/srv/turn/go")
+    lab.fleet.boxes["h3"]("rm", LEASE)
 
 
 def test_ctrl_c_says_what_was_done_where_and_the_host_in_flight_comes_to_its_own_end(lab: Lab) -> None:
-    old = lab.status("h1")["release"]
+    old, declared = lab.status("h1")["release"], lab.declared("h1")
     lab.declare(lab.wrapper("slow", dict.fromkeys(("h1", "h2"), f"{WAITS}; {HOLDS}")))
     process = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h2")
     lab.wait_phase("h1", "starting", process)
@@ -152,10 +158,34 @@ def test_ctrl_c_says_what_was_done_where_and_the_host_in_flight_comes_to_its_own
     done = lab.controller.finish(process)
     assert (done.code, done.words) == (130, {"h1": "in flight", "h2": "untouched"}), done.talk
     assert done.host("h1")["touched"] is True
+    assert lab.declared("h1") == declared
     lab.fleet.boxes["h1"]("touch", "/srv/turn/go")
     lab.wait_quiet("h1")
     now = lab.status("h1")
-    assert (now["word"], now["release"] != old) == ("holds", True)
+    assert (now["word"], now["release"] != old, now["remark"]) == ("holds", True, None)
+    assert f"batch-size = {lab.batch}" in lab.declared("h1")
+
+
+def test_a_killed_rollout_ends_at_its_host_leaves_what_held_and_is_taken_up_by_its_own_operator(lab: Lab) -> None:
+    old, declared = lab.status("h2")["release"], lab.declared("h2")
+    lab.declare(lab.wrapper("worse", {"h1": HOLDS, "h2": f"{WAITS}; {SHORT}"}))
+    process = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h2", "--canary", "h2")
+    lab.wait_phase("h2", "starting", process)
+    before = lab.status("h1")["release"]
+    process.kill()
+    process.communicate()
+    assert lab.declared("h2") == declared
+    other = lab.controller.by("bob@two")("apply", "plain", "--check", "--limit", "h1,h2")
+    assert (other.code, set(other.words.values())) == (5, {"busy"}), other.talk
+    lab.fleet.boxes["h2"]("touch", "/srv/turn/go")
+    lab.wait_quiet("h2")
+    lab.wait_ended()
+    now = lab.status("h2")
+    assert (now["word"], now["release"], now["remark"], lab.declared("h2")) == ("holds", old, None, declared)
+    assert lab.status("h1")["release"] == before
+    mine = lab.controller("apply", "plain", "--check", "--limit", "h1,h2")
+    assert (mine.code, set(mine.words.values())) == (0, {"checked"}), mine.talk
+    lab.release("h1", "h2")
 
 
 def test_a_host_that_is_killed_while_it_is_changed_ends_the_rollout(lab: Lab) -> None:

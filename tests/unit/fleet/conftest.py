@@ -9,7 +9,8 @@ import pytest
 
 from archonctl.fleet.answer import FleetPlan
 from archonctl.fleet.declared import read_fleet
-from archonctl.fleet.inventory import Assigned, FleetHost, Inventory
+from archonctl.fleet.host_variables import Assigned, FleetHost
+from archonctl.fleet.inventory import Inventory
 from archonctl.fleet.planning import Ask, plan_fleet
 from support.fleet_files import declaration, profile, write_model
 

@@ -148,6 +148,6 @@ def test_a_placement_of_the_command_is_read_back_by_the_command(run_cli: Any, fi
     value = json.loads(solved.stdout)
     assert (solved.code, value["verdict"], value["spare"]["survived"]) == (1, "short", False)
     os.mkfifo(files / "pipe")
-    refused = run_cli("fleet", "plan", "-i", hosts, "--facts", files, "--out", files / "pipe")
+    refused = run_cli("fleet", "plan", "-i", hosts, files / "fleet.toml", "--facts", files, "--out", files / "pipe")
     assert (refused.code, (files / "pipe").is_fifo()) == (5, True)
     assert "fleet-placement-not-written" in refused.stderr

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 
 from archonctl.errors import ArchonError, DeclarationError, UsageError
 from archonctl.fleet.facts import facts_file, facts_folder, profile_of
-from archonctl.fleet.inventory import Inventory, natural, read_inventory
+from archonctl.fleet.inventory import Inventory, ansible_program, natural, read_inventory
 
 INI = """
 [gpus]
@@ -156,3 +159,71 @@ def test_a_declared_profile_counts_before_what_was_gathered(tmp_path: Path, read
     facts_file(facts, "cpu1").touch()
     assert profile_of(read.host("cpu1"), facts) == facts_file(facts, "cpu1")
     assert profile_of(read.host("gpu1"), facts) == read.host("gpu1").profile
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match=r"fleet-inventory-not-found.*a pipe"):
+        read_inventory([str(tmp_path / "pipe")], os.environ)
+
+
+def test_a_limit_that_leaves_nobody_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"fleet-inventory-empty.*'!x' leaves none of 1 hosts"):
+        _read(tmp_path, {"all": {"hosts": {"x": {}}}}, "!x")
+
+
+def test_hosts_on_which_nothing_lies_are_no_good_news(tmp_path: Path) -> None:
+    found = _read(tmp_path, {"all": {"hosts": {"x": {"archon_endpoint": "a.toml", "archon_secrets": []}}}})
+    with pytest.raises(UsageError, match=r"fleet-nothing-declared.*archon_endpoint is no variable of ours"):
+        found.refuse_idle()
+    _read(tmp_path, {"all": {"hosts": {"x": {}, "y": {"archon_endpoints": 7}}}}).refuse_idle()
+
+
+VAULTED = "$ANSIBLE_VAULT;1.1;AES256\n" + "31" * 40 + "\n"
+
+
+@pytest.fixture(scope="module")
+def vault(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder: a group_vars file that is encrypted, its password, another one, and a key encrypted by itself."""
+    folder = tmp_path_factory.mktemp("vault")
+    path = folder / "site" / "group_vars" / "g.yml"
+    path.parent.mkdir(parents=True)
+    (folder / "site" / "hosts.yml").write_text("g:\n  hosts:\n    x[01:03]:\n")
+    (folder / "password").write_text("right-4711\n")
+    (folder / "wrong").write_text("wrong-4711\n")
+    key = textwrap.indent(VAULTED, " " * 6)
+    secret = f"- path: /etc/archon/c.key\n    content: !vault |\n{key}"
+    path.write_text(f"archon_endpoints: [c.toml]\narchon_secrets:\n  {secret}ansible_become_password: S3cret\n")
+    program = ansible_program("ansible-vault", os.environ)
+    command = [program, "encrypt", "--vault-password-file", folder / "password", path]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    return folder
+
+
+def test_encrypted_variables_are_opened_by_the_password_that_is_named(vault: Path, run_cli: Any) -> None:
+    gate = ("fleet", "gate", "-i", vault / "site", "--facts", vault / "facts", "--json")
+    opened = run_cli(*gate, "--vault-password-file", vault / "password")
+    assert [len(host["endpoints"]) for host in json.loads(opened.stdout)["hosts"]] == [1, 1, 1]
+    by_name = run_cli(*gate, "--vault-id", f"prod@{vault / 'password'}")
+    assert (by_name.code, json.loads(by_name.stdout)["hosts"]) == (opened.code, json.loads(opened.stdout)["hosts"])
+    for words in ((), ("--vault-password-file", vault / "wrong"), ("--vault-password-file", vault / "nothing")):
+        refused = run_cli(*gate, *words)
+        assert (refused.code, json.loads(refused.stdout)["error"]["code"]) == (2, "fleet-inventory-invalid")
+        assert "4711" not in refused.stdout + refused.stderr
+        assert "S3cret" not in refused.stdout + refused.stderr + opened.stdout + opened.stderr
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"archon_host_profile": {"__ansible_vault": VAULTED}},
+        {"archon_endpoints": [{"declaration": "a.toml", "env": {"HF_TOKEN": {"__ansible_vault": VAULTED}}}]},
+    ],
+)
+def test_a_value_that_is_encrypted_by_itself_is_told_where_it_belongs(
+    tmp_path: Path, variables: dict[str, object]
+) -> None:
+    found = _read(tmp_path, {"all": {"hosts": {"x": variables}}}).hosts[0]
+    assert found.problem is not None
+    assert "encrypted by ansible-vault" in found.problem.message
+    assert "archon_secrets" in found.problem.hint

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from archonctl.cli.fleet.route import TARGETS
 from archonctl.errors import DeclarationError, GateRefusal, HostRefusal, UsageError
 from archonctl.fleet.backends import Backend
-from archonctl.fleet.inventory import Assigned, FleetHost, Inventory
+from archonctl.fleet.host_variables import Assigned, FleetHost
+from archonctl.fleet.inventory import Inventory
 from archonctl.fleet.routing.rotation import LARGEST_WEIGHT, rotations
 from archonctl.fleet.routing.seen import backends_seen
 from archonctl.fleet.routing.text import RELOAD, RENDERERS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 
+from archonctl.cli.fleet.hosts import environ_of
 from archonctl.cli.output import Output
 
 EXIT = {"clean": 0, "refused": 4, "invalid": 2, "unread": 3}
@@ -21,9 +21,11 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from archonctl.fleet.gating import gate_fleet
     from archonctl.fleet.inventory import read_inventory
 
-    inventory = read_inventory(args.inventory, os.environ, args.limit)
-    facts = facts_folder(args.inventory, os.environ, args.facts)
-    gate = gate_fleet(inventory, facts, os.environ, strict=args.strict)
+    environ = environ_of(args)
+    inventory = read_inventory(args.inventory, environ, args.limit)
+    inventory.refuse_idle()
+    facts = facts_folder(args.inventory, environ, args.facts)
+    gate = gate_fleet(inventory, facts, environ, strict=args.strict)
     if out.json:
         from archonctl.fleet.as_json import gate_json
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from archonctl.cli.output import Output
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
 def at_once(action: argparse.ArgumentParser) -> None:
     """How many hosts are asked at once."""
     action.add_argument("--forks", type=whole, default=10, metavar="N", help="hosts asked at once (default: 10)")
+    action.add_argument(
+        "--become-password-file",
+        default="",
+        metavar="FILE",
+        help="the password that sudo takes there (default: as ANSIBLE_BECOME_PASSWORD_FILE or the inventory says)",
+    )
 
 
 def turns(action: argparse.ArgumentParser) -> None:
@@ -55,18 +63,28 @@ def whole(text: str) -> int:
     return value
 
 
+def environ_of(args: argparse.Namespace) -> dict[str, str]:
+    """This process's environment, with the files that the options name for Ansible's passwords. No password is read."""
+    named = {
+        "ANSIBLE_VAULT_PASSWORD_FILE": args.vault_password_file,
+        "ANSIBLE_BECOME_PASSWORD_FILE": getattr(args, "become_password_file", ""),
+    }
+    files = {name: str(Path(file).expanduser().absolute()) for name, file in named.items() if file}
+    vaults = [*filter(None, [os.environ.get("ANSIBLE_VAULT_IDENTITY_LIST", "")]), *args.vault_id]
+    return {**os.environ, **files, **({"ANSIBLE_VAULT_IDENTITY_LIST": ",".join(vaults)} if vaults else {})}
+
+
 def carry_out(args: argparse.Namespace, out: Output, asked: Asked) -> int:
     """Read the inventory, run, present."""
-    import os
-
     from archonctl.cli.fleet_text import HostsTalker, fleet_text
     from archonctl.fleet.inventory import read_inventory
     from archonctl.fleet.rollout.as_json import fleet_json
     from archonctl.fleet.rollout.run import run_over
 
-    inventory = read_inventory(args.inventory, os.environ, args.limit)
+    environ = environ_of(args)
+    inventory = read_inventory(args.inventory, environ, args.limit)
     with HostsTalker(out) as talker:
-        result = run_over(inventory, asked, os.environ, talker.see)
+        result = run_over(inventory, asked, environ, talker.see)
     if out.json:
         out.value(fleet_json(result))
     else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
+from archonctl.cli.fleet.hosts import environ_of
 from archonctl.cli.options.common import positive
 from archonctl.cli.output import Output
 
@@ -40,9 +40,12 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from archonctl.fleet.planning import Ask, plan_fleet
 
     fleet = read_fleet(Path(args.fleet)) if args.fleet else None
-    inventory = read_inventory(args.inventory, os.environ, args.limit)
-    facts = facts_folder(args.inventory, os.environ, args.facts)
-    plan = plan_fleet(inventory, fleet, Ask(facts, os.environ, tuple(args.without), args.time_limit))
+    environ = environ_of(args)
+    inventory = read_inventory(args.inventory, environ, args.limit)
+    if fleet is None:
+        inventory.refuse_idle()
+    facts = facts_folder(args.inventory, environ, args.facts)
+    plan = plan_fleet(inventory, fleet, Ask(facts, environ, tuple(args.without), args.time_limit))
     if args.out:
         from archonctl.fleet.placement_file import placement_text, write_placement
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from archonctl.cli.fleet.hosts import at_once
+from archonctl.cli.fleet.hosts import at_once, environ_of
 from archonctl.cli.output import Output
 from archonctl.errors import UsageError
 
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from archonctl.fleet.routing.text import RELOAD, RENDERERS
     from archonctl.fleet.routing.write import write_route
 
-    inventory = read_inventory(args.inventory, os.environ, args.limit)
+    inventory = read_inventory(args.inventory, environ_of(args), args.limit)
     seen = backends_seen(inventory, _status(args, inventory, out), args.status or "")
     chosen = _named(seen, args.endpoint)
     # Prometheus has to see what is broken: its targets are no rotation
@@ -79,7 +78,7 @@ def _status(args: argparse.Namespace, inventory: Inventory, out: Output) -> obje
 
         asked = Asked("status", forks=args.forks, facts=args.facts, timeout_s=300)
         with HostsTalker(out) as talker:
-            return fleet_json(run_over(inventory, asked, os.environ, talker.see))
+            return fleet_json(run_over(inventory, asked, environ_of(args), talker.see))
     try:
         text = sys.stdin.read() if args.status == "-" else Path(args.status).read_text(encoding="utf-8")
         found: object = json.loads(text)

@@ -54,3 +54,12 @@ def _hosts(action: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--facts", default="", metavar="FOLDER", help="where what was gathered of each host is kept (default: a cache)"
     )
+    group.add_argument(
+        "--vault-password-file",
+        default="",
+        metavar="FILE",
+        help="what opens ansible-vault's values (default: as ANSIBLE_VAULT_PASSWORD_FILE or ansible.cfg says)",
+    )
+    group.add_argument(
+        "--vault-id", action="append", default=[], metavar="ID@FILE", help="the same of one vault (may be repeated)"
+    )

@@ -158,6 +158,7 @@ class HostFollower:
     def _facts(self, found: Mapping[str, Any], at: float) -> None:
         if isinstance(host := found.get("host"), Mapping):
             self.facts, self.facts_at = host, at
+        self._busy_with = str(found.get("lease") or "")
         if self._action in ("status", "drift") and not found.get("installed"):
             why = Fault("archonctl-missing", "archonctl is not installed there", hint="archon_package in the inventory")
             self._set("no evidence", 3, why)

@@ -14,11 +14,13 @@ from pathlib import Path
 
 from archonctl.errors import HostRefusal, UsageError
 from archonctl.fleet.facts import facts_folder
-from archonctl.fleet.inventory import FleetHost, Inventory, base_folders
+from archonctl.fleet.host_variables import FleetHost
+from archonctl.fleet.inventory import Inventory, base_folders
 from archonctl.fleet.rollout.follow import HostFollower
 from archonctl.fleet.rollout.happenings import Happening, happening_of
 from archonctl.fleet.rollout.keep import keep_facts
 from archonctl.fleet.rollout.lock import rollout_lock
+from archonctl.fleet.rollout.marks import LEASE_S, gone_rollouts, marked
 from archonctl.fleet.rollout.playbook import TASK_SLACK_S, Play, Running, running
 from archonctl.fleet.rollout.values import CHANGES, Action, Fault, FleetResult, HostResult
 from archonctl.probe.values import Depth
@@ -68,12 +70,14 @@ def run_over(
     """
     who = who_asks(environ)
     hosts = _hosts(inventory, asked)
-    play = _play(inventory, asked, hosts, who)
+    play = _play(inventory, asked, hosts, who, gone_rollouts(environ))
     run = _Run(asked, {host.name: HostFollower(host.name, asked.action, check=asked.check) for host in hosts}, watch)
+    mark: Path | None = None
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         if asked.action in CHANGES and not asked.check:
             stack.enter_context(rollout_lock(inventory.sources, who, environ))
+            mark = stack.enter_context(marked(str(play.variables["archon_rollout"]), environ))
         ansible = stack.enter_context(running(play, environ))
         try:
             run.follow(ansible)
@@ -88,8 +92,9 @@ def run_over(
         run.keep(facts_folder(inventory.sources, environ, asked.facts))
         if code and not run.heard and not run.signal:
             raise _ansible_failed(code, ansible.talk)
-        if asked.action in CHANGES and not asked.check and (code or run.signal):
-            run.release(play, environ)
+        is_whole = not code and not run.signal  # it came to its own last play, which lets the hosts go
+        if mark is not None and (is_whole or run.release(play, environ)):
+            mark.unlink(missing_ok=True)
     return run.result(who)
 
 
@@ -128,19 +133,22 @@ class _Run:
                 trouble = keep_facts(folder, name, host.facts, host.facts_at)
                 self.remarks += [trouble] if trouble else []
 
-    def release(self, play: Play, environ: Mapping[str, str]) -> None:
-        """Let every host go that is still leased: a rollout that ends early does not come to its own last play."""
-        reached = tuple(
-            name for name, host in self.hosts.items() if host.leased and host.result().word != "unreachable"
-        )
+    def release(self, play: Play, environ: Mapping[str, str]) -> bool:
+        """Let every host go that is still leased: a rollout that ends early does not come to its own last play.
+
+        False if one could not be let go.
+        """
+        leased = [name for name, host in self.hosts.items() if host.leased]
+        reached = tuple(name for name in leased if self.hosts[name].result().word != "unreachable")
         if not reached:
-            return
+            return not leased
         with running(replace(play, playbook="release", hosts=reached, check=False), environ) as ansible:
             lines = [what for line in ansible if (what := happening_of(line)) and what.kind == "result"]
             ansible.wait()
         late = [what.host for what in lines if what.status != "ok"]
         if late:
             self.remarks.append(f"not released, which ends by itself: {', '.join(late)}")
+        return not late and len(reached) == len(leased)
 
     def result(self, who: str) -> FleetResult:
         """Every host's word, and the one that ended a rollout."""
@@ -205,10 +213,8 @@ def _hosts(inventory: Inventory, asked: Asked) -> tuple[FleetHost, ...]:
     for host in inventory.hosts:
         if host.problem is not None:
             raise host.problem
+    inventory.refuse_idle()
     declared = tuple(host for host in inventory.hosts if host.endpoints)
-    if not declared:
-        why = f"none of {len(inventory.hosts)} hosts has archon_endpoints"
-        raise UsageError("fleet-nothing-declared", why, hint="name their declarations in the inventory")
     if not asked.canary:
         return declared
     canary = inventory.host(asked.canary)
@@ -218,22 +224,28 @@ def _hosts(inventory: Inventory, asked: Asked) -> tuple[FleetHost, ...]:
     return (canary, *(host for host in declared if host is not canary))
 
 
-def _play(inventory: Inventory, asked: Asked, hosts: tuple[FleetHost, ...], who: str) -> Play:
+def _play(inventory: Inventory, asked: Asked, hosts: tuple[FleetHost, ...], who: str, gone: tuple[str, ...]) -> Play:
     variables: dict[str, object] = {
         "archon_operator": who,
         "archon_folders": [str(folder) for folder in base_folders(inventory.sources)],
         "archon_verify": asked.depth,
         "archon_take_over": asked.take_over,
+        "archon_gone": gone if asked.action in CHANGES else (),
         "archon_to": asked.to,
         "archon_timeout": asked.timeout_s,
         "archon_serial": asked.serial,
         "archon_canary": host_pattern(hosts[0].name),
         "archon_others": [host_pattern(host.name) for host in hosts[1:]] or "all,!all",
         "archon_rollout": uuid.uuid4().hex,
-        "archon_lease_seconds": (2 * asked.timeout_s + TASK_SLACK_S) * (1 + -(-(len(hosts) - 1) // asked.serial)),
+        "archon_lease_seconds": min(LEASE_S, _change_s(asked) * (1 + -(-(len(hosts) - 1) // asked.serial))),
     }
     names = [host.name for host in hosts]
     return Play(PLAYBOOKS[asked.action], inventory.sources, names, variables, asked.forks, asked.check, asked.timeout_s)
+
+
+def _change_s(asked: Asked) -> int:
+    """Seconds that the change of one endpoint may take, with its way back."""
+    return 2 * asked.timeout_s + TASK_SLACK_S
 
 
 def host_pattern(name: str) -> str:

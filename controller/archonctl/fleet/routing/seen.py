@@ -15,7 +15,8 @@ from archonctl.deployment.load import load_endpoint
 from archonctl.deployment.schema import Endpoint
 from archonctl.errors import ArchonError, UsageError
 from archonctl.fleet.backends import Backend
-from archonctl.fleet.inventory import FleetHost, Inventory
+from archonctl.fleet.host_variables import FleetHost
+from archonctl.fleet.inventory import Inventory
 
 ROUTE, METRICS = "archon_route", "archon_metrics"
 """Host variables: ``{endpoint: host:port or URL}`` as a router reaches it, and ``host:port`` of the exporter."""

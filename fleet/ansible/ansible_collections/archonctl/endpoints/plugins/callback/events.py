@@ -11,10 +11,14 @@ author:
   - archonctl contributors (!UNKNOWN)
 description:
   - What C(archonctl fleet) reads. Each line has a key C(event), which is one of play, task, begin, result and end.
+  - Where nobody reads any more, the run ends as by Ctrl-C.
   - Results that are under C(no_log) arrive censored, as in every other output of Ansible.
 """
 
 import json
+import os
+import signal
+import sys
 import time
 
 from ansible.plugins.callback import CallbackBase
@@ -29,7 +33,11 @@ class CallbackModule(CallbackBase):
 
     def _write(self, event, **fields):
         line = json.dumps(dict(event=event, at=time.time(), **fields), default=str)
-        self._display.display(line, screen_only=False)
+        try:
+            self._display.display(line, screen_only=False)
+            sys.stdout.flush()
+        except OSError:  # who reads is gone, or the disk is full: nobody would see what the next host comes to
+            os.kill(os.getpid(), signal.SIGINT)
 
     def _result(self, result, status, ignored=False):
         task = getattr(result, "task", None) or result._task

@@ -17,6 +17,13 @@ options:
     description: The name of an endpoint below C(/etc/archon), or the path of a declaration on the host.
     type: str
     required: true
+  place:
+    description:
+      - Where the declaration is to lie, such as C(/etc/archon/archon.toml), if O(endpoint) is the path of a copy of it.
+      - It is judged and rendered as if it lay there, and comes there, whole, once its contract is verified. Until then,
+        and whatever ends the change in the middle, the file that is there stays.
+      - The bytes for it are laid ready before the running engine is touched.
+    type: path
   verify:
     description:
       - How deep the verdict looks. V(ledger) reads the boot log only, V(admission) sends full-height requests until
@@ -51,6 +58,11 @@ EXAMPLES = r"""
   archonctl.endpoints.archon_apply:
     endpoint: archon
     verify: admission
+
+- name: To a declaration that was copied to the host, and comes to its place if it holds
+  archonctl.endpoints.archon_apply:
+    endpoint: /run/archon/fleet/archon.toml
+    place: /etc/archon/archon.toml
 """
 
 RETURN = r"""
@@ -74,6 +86,9 @@ busy:
   type: bool
 """
 
+import contextlib
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.archonctl.endpoints.plugins.module_utils.command import COMMON, ask
 
@@ -81,16 +96,26 @@ BUSY = "up-in-progress"
 
 
 def main():
-    """Preview, or change."""
+    """Preview, or change; a declaration that cannot be placed is a refusal."""
     spec = dict(
         COMMON,
         endpoint={"type": "str", "required": True},
+        place={"type": "path"},
         verify={"type": "str", "choices": ["ledger", "admission", "full"], "default": "full"},
         rollback={"type": "bool", "default": True},
     )
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    endpoint = module.params["endpoint"]
-    words = ["apply", endpoint, "--verify", module.params["verify"]]
+    try:
+        with Placing(module) as placing:
+            run(module, placing)
+    except OSError as err:
+        refuse(module, err)
+
+
+def run(module, placing):
+    """Ask the host's archonctl, place the declaration if it holds, and tell."""
+    endpoint, place = module.params["endpoint"], module.params["place"]
+    words = ["apply", endpoint, "--verify", module.params["verify"], *(["--as", place] if place else [])]
     words += ["--check"] if module.check_mode else ["--yes"]
     answer = ask(module, *words, *([] if module.params["rollback"] else ["--no-rollback"]))
     value = {} if answer.is_error else answer.value
@@ -99,10 +124,84 @@ def main():
     if value:
         files = ["\n".join([each["file"], *each["lines"]]) for each in value.get("differences") or []]
         found.update(outcome=value.get("outcome"), release=value.get("release"))
-        found["diff"] = [{"prepared": f"{text}\n"} for text in files]
+        found["diff"] = [{"prepared": f"{text}\n"} for text in files] + placing.difference()
     if answer.exit_code != 0:
         answer.fail(module, f"apply {endpoint}", **found)
+    if placing.differs:
+        found["changed"] = True
+        try:
+            placing.place()
+        except OSError as err:
+            refuse(module, err, **dict(found, changed=bool(value.get("attempts"))))
     module.exit_json(**dict(answer.fields(), **found))
+
+
+def refuse(module, err, **found):
+    """End as failed: the declaration that is there stays."""
+    message = f"the declaration cannot be placed: {err.strerror or err}"
+    where = err.filename or module.params["place"]
+    error = {"code": "state-unwritable", "message": message, "where": where, "hint": ""}
+    module.fail_json(msg=f"{message}: {where}", exit_code=5, error=error, **found)
+
+
+class Placing:
+    """The declaration, laid ready beside its place, moved there by ``place`` and taken away without it.
+
+    A kill at any moment leaves the file that is there, or the whole new one.
+    """
+
+    def __init__(self, module):
+        self.path, self.is_check = module.params["place"], module.check_mode
+        self.new = self.old = b""
+        if self.path:
+            self.new = content_of(module.params["endpoint"])
+            with contextlib.suppress(FileNotFoundError):
+                self.old = content_of(self.path)
+            self.folder, name = os.path.split(self.path)
+            self.ready = os.path.join(self.folder, f".{name}.next")
+        self.differs = self.new != self.old
+
+    def __enter__(self):
+        if self.differs and not self.is_check:
+            os.makedirs(self.folder, mode=0o755, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.ready)
+            fd = os.open(self.ready, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            with os.fdopen(fd, "wb") as file:
+                os.fchmod(fd, 0o644)
+                file.write(self.new)
+                file.flush()
+                os.fsync(fd)
+        return self
+
+    def __exit__(self, *_error):
+        if self.differs and not self.is_check:
+            with contextlib.suppress(OSError):
+                os.unlink(self.ready)
+
+    def place(self):
+        """Move it there, for good."""
+        if self.is_check:
+            return
+        os.replace(self.ready, self.path)
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def difference(self):
+        """For --diff."""
+        if not self.differs:
+            return []
+        before, after = (text.decode("utf-8", "replace") for text in (self.old, self.new))
+        return [{"before": before, "after": after, "before_header": self.path, "after_header": self.path}]
+
+
+def content_of(path):
+    """The bytes of a file."""
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def would_change(value):

@@ -15,7 +15,7 @@ options:
     description: What to look at.
     type: list
     elements: str
-    choices: [host, endpoints, drift]
+    choices: [host, endpoints, drift, lease]
     default: [host, endpoints]
 attributes:
   check_mode:
@@ -68,6 +68,10 @@ ansible_facts:
           type: list
           elements: dict
           returned: when asked for
+        lease:
+          description: Whose rollout has the host, since when and until when; empty where none has.
+          type: str
+          returned: when asked for
         drift:
           description: Every installed endpoint, in the form of C(archonctl.drift/1).
           type: list
@@ -80,6 +84,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.archonctl.endpoints.plugins.module_utils.command import COMMON, ask
+from ansible_collections.archonctl.endpoints.plugins.module_utils.lease import FOLDER, LEASE, read, told
 
 WORDS = {"host": ("host", "show"), "endpoints": ("status",), "drift": ("drift",)}
 LISTING = "/usr/lib/archon/installed.json"
@@ -90,14 +95,23 @@ FINE = (0, 1, 3, 8)
 def main():
     """Look, and tell."""
     spec = dict(
-        COMMON, gather={"type": "list", "elements": "str", "choices": sorted(WORDS), "default": ["host", "endpoints"]}
+        COMMON,
+        gather={
+            "type": "list",
+            "elements": "str",
+            "choices": [*sorted(WORDS), "lease"],
+            "default": ["host", "endpoints"],
+        },
     )
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     program = module.params["executable"]
     facts = {"installed": os.access(program, os.X_OK)}
+    if "lease" in module.params["gather"]:
+        held = read(os.path.join(FOLDER, LEASE))
+        facts["lease"] = told(held).rstrip(",") if held else ""
     if facts["installed"]:
         facts["version"] = version()
-        for name in module.params["gather"]:
+        for name in [name for name in module.params["gather"] if name in WORDS]:
             answer = ask(module, *WORDS[name])
             if answer.is_error or answer.exit_code not in FINE:
                 answer.fail(module, " ".join(WORDS[name]), changed=False)

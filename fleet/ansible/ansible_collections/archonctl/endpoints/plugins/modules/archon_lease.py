@@ -10,8 +10,9 @@ version_added: 0.1.0
 description:
   - A rollout takes a lease of every host before it touches any, so that a second one, from wherever, ends before it has
     touched anything and says who is at it. Each endpoint has archonctl's own lock besides.
-  - A lease is a file below C(/run). It ends when it is released, when its time is over, at a reboot, and when its own
-    operator takes another.
+  - A lease is a file below C(/run). It ends when it is released, when its time is over, at a reboot, and when somebody
+    takes it who knows that its rollout is gone.
+  - A rollout takes it again as the host's turn comes, so that one whose hosts were taken over ends there.
 options:
   rollout:
     description: What tells this rollout from any other.
@@ -25,6 +26,11 @@ options:
     description: How long it is kept if it is not released.
     type: int
     default: 7200
+  gone:
+    description: Rollouts that are known to be gone, as O(rollout) named them. A lease of theirs is taken over.
+    type: list
+    elements: str
+    default: []
   take_over:
     description: Whether a lease of somebody else is taken over, whose rollout is known to be gone.
     type: bool
@@ -76,6 +82,7 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.archonctl.endpoints.plugins.module_utils.lease import LEASE, read, told
 
 
 def main():
@@ -84,6 +91,7 @@ def main():
         "rollout": {"type": "str", "required": True},
         "operator": {"type": "str", "required": True},
         "seconds": {"type": "int", "default": 7200},
+        "gone": {"type": "list", "elements": "str", "default": []},
         "take_over": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": ["taken", "released"], "default": "taken"},
         "folder": {"type": "path", "default": "/run/archon/fleet"},
@@ -106,32 +114,30 @@ def main():
 def lease(module):
     """Take it, or let it go; raises OSError."""
     folder = module.params["folder"]
+    path = os.path.join(folder, LEASE)
+    if module.check_mode:
+        held = read(path)
+        if module.params["state"] == "taken" and held and not may_take(module, held):
+            refuse(module, path, held)
+        module.exit_json(changed=False)
     os.makedirs(folder, mode=0o755, exist_ok=True)
-    path = os.path.join(folder, ".lease.json")
     guard = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(guard, fcntl.LOCK_EX)  # until this process ends
     held = read(path)
-    is_ours = held.get("rollout") == module.params["rollout"]
     if module.params["state"] == "released":
-        if is_ours and not module.check_mode:
+        if held.get("rollout") == module.params["rollout"]:
             os.unlink(path)
         module.exit_json(changed=False)
-    is_own = is_ours or held.get("operator") == module.params["operator"]
-    if held and not is_own and not module.params["take_over"]:
+    if held and not may_take(module, held):
         refuse(module, path, held)
-    if not module.check_mode:
-        take(module, path)
+    take(module, path)
     module.exit_json(changed=False)
 
 
-def read(path):
-    """The lease that is there and not over; empty where there is none, or none that can be read."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
-        return value if isinstance(value, dict) and float(value["until"]) > time.time() else {}
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}
+def may_take(module, held):
+    """True for a lease of this very rollout, of one that is known to be gone, and where it is taken over."""
+    mine = [module.params["rollout"], *module.params["gone"]]
+    return module.params["take_over"] or held.get("rollout") in mine
 
 
 def take(module, path):
@@ -147,8 +153,7 @@ def take(module, path):
 
 def refuse(module, path, held):
     """End as failed, saying who has it."""
-    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(held.get("since") or 0))
-    message = f"a rollout by {held.get('operator')} has this host since {since}"
+    message = f"a rollout by {told(held)} has this host"
     hint = "wait for it; if it is known to be gone: --take-over (archon_take_over)"
     error = {"code": "fleet-busy", "message": message, "where": path, "hint": hint}
     module.fail_json(msg=f"fleet-busy: {message} ({hint})", held_by=held.get("operator"), exit_code=5, error=error)
