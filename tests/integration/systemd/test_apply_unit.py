@@ -398,6 +398,7 @@ def test_a_read_only_var_is_said_and_can_be_looked_at(endpoint: Endpoint) -> Non
 
 def test_what_was_edited_by_hand_is_drift_with_both_values(endpoint: Endpoint) -> None:
     box, mine = endpoint.box, f"/etc/systemd/system/{UNIT}.d/95-mine.conf"
+    endpoint.apply()  # an earlier test may have declared something that it did not apply
     box("sed", "-i", "s/^TimeoutStopSec=.*/TimeoutStopSec=7/", f"/etc/systemd/system/{UNIT}.d/10-release.conf")
     box.put(mine, "[Service]\nEnvironment=LLAMA_ARG_TOP_K=7\n")
     box("touch", "/srv/turn/model.gguf")
