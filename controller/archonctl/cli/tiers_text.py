@@ -77,6 +77,7 @@ def _placement(plan: TiersPlan, placement: Placement, out: Output) -> list[str]:
     for each in placement.decisions:
         item = each.item
         to = f" to {each.to_tier}" if each.moves and each.to_tier else ""
+        to += f" in {_mib(each.bytes_after)}" if each.action is Action.COMPRESS_DEMOTE else ""
         trips = [_seconds(each.round_trip_s[name]) if name in each.round_trip_s else "" for name in colder]
         rows.append(
             (

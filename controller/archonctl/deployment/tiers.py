@@ -33,6 +33,9 @@ class Tiers(BaseModel):
     """How many conversations come back again and again; default: as many as the contract has at once."""
     reuse: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of a prompt that its conversation had before: the most that a cache hits. Unset: nothing is expected."""
+    compressed_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of its bytes that a conversation takes in a smaller form that the engine's colder tiers can keep it in and
+    that is known to serve as well (LMCache's CacheGen, say). Unset: there is no such form."""
     engine: TierPlace | None = None
     """The engine's own pool: on the cards, or in RAM. Its capacity is the plan's."""
     dram: TierPlace | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -95,7 +95,7 @@ def explain(
         expected_hits(endpoint, pool_tokens(plan), held),
         to_version,
         losses(endpoint, own, to_version) if to_version else (),
-        (*_unknown(evidence.live, price, prefill, board), *unread),
+        (*_unknown(evidence.live, price, prefill, board), *unread, *_ignored(endpoint)),
     )
 
 
@@ -136,7 +136,7 @@ def _board(
         there = items(live.conversations, price)
     elif live is None:
         there = tuple(
-            Item(f"conversation {n + 1}", ENGINE, size, contract.len, expected_uses=1.0)
+            Item(f"conversation {n + 1}", ENGINE, size, contract.len, 1.0, compressed_bytes=_smaller(endpoint, size))
             for n in range(contract.seqs - more)
         )
     else:
@@ -147,6 +147,12 @@ def _board(
         prefill.s_per_token if prefill else None,
         endpoint.tiers.high_water,
     )
+
+
+def _smaller(endpoint: Endpoint, size: int | None) -> int | None:
+    """Its bytes in a form that serves as well; None where there is none."""
+    share = endpoint.tiers.compressed_share
+    return None if share is None or size is None or endpoint.engine.kind == "llamacpp" else int(size * share)
 
 
 def _pool_mark(plan: Plan) -> float | None:
@@ -234,3 +240,8 @@ def _unknown(live: Live | None, price: KvPrice | None, prefill: Prefill | None, 
         if live.slots is None and not live.gaps:
             found.append("which conversations the engine holds: it has no address that tells")
     return found
+
+
+def _ignored(endpoint: Endpoint) -> Iterator[str]:
+    if endpoint.tiers.compressed_share is not None and endpoint.engine.kind == "llamacpp":
+        yield "a smaller form of a conversation: llama-server has none, so compressed_share counts for nothing"

@@ -169,6 +169,16 @@ def test_without_a_prefill_figure_everything_is_kept_and_that_is_said(planned: P
     assert any("prefills" in each for each in found.unknown)
 
 
+def test_a_smaller_form_that_an_engine_keeps_is_taken_where_nothing_else_fits(planned: Plan) -> None:
+    small = {"engine__knobs__prefix-cache-mib": 2048, "tiers__compressed_share": 0.3}
+    (first, *_) = planned("archon", **small).arrival.moves  # type: ignore[union-attr]
+    assert (first.action, first.reason) == (Action.COMPRESS_DEMOTE, Reason.ONLY_COMPRESSED_FITS)
+    assert (first.to_tier, first.bytes_after) == ("dram", int((first.item.bytes or 0) * 0.3))
+    found = planned("tiny", tiers__compressed_share=0.3)  # llama-server has none, and that is said
+    assert {item.compressed_bytes for item in found.board.items} == {None}
+    assert any("compressed_share" in each for each in found.unknown)
+
+
 def test_what_was_measured_wins_over_what_is_declared_and_that_over_the_defaults(
     repository: Path, tmp_path: Path
 ) -> None:
