@@ -83,9 +83,9 @@ class Placer:
                     raise
             await asyncio.sleep(_AWAY_PAUSE_S)
 
-    async def _same_engine(self) -> bool:
-        """True if what the book says of slots holds. Raises SlotError."""
-        if time.monotonic() > self._sure_until:
+    async def _same_engine(self, ahead_s: float = 0.0) -> bool:
+        """True if what the book says of slots holds, now and ``ahead_s`` from now. Raises SlotError."""
+        if time.monotonic() + ahead_s > self._sure_until:
             if not await self._executor.unchanged():
                 return False
             self._sure_until = time.monotonic() + _SURE_S
@@ -276,6 +276,7 @@ class Placer:
             slot = await self._settled(placed)
             if slot is not None:
                 self._saw(placed, slot)
+            await self._same_engine(_SURE_S / 2)  # asked behind this request, not before the next
             if not any(seat.guests for seat in self.book.seats):
                 await asyncio.shield(await self._executor.turns.begin(lambda: self._pause(placed)))
         except (SlotError, StagingError) as err:
