@@ -120,6 +120,21 @@ def test_where_one_host_is_refused_beforehand_nothing_is_touched_anywhere(lab: L
     assert lab.status("h1")["release"] == before
 
 
+def test_where_one_host_gives_no_root_nothing_is_touched_anywhere_and_no_password_is_shown(lab: Lab) -> None:
+    before, box = lab.status("h1")["release"], lab.fleet.boxes["h3"]
+    home = "/home/op/.ssh"
+    box("sh", "-c", f"useradd -m op; mkdir -p {home}; cp /root/.ssh/authorized_keys {home}; chown -R op {home}")
+    path = lab.fleet.folder / lab.inventory("rootless")
+    become = f"ansible_user=op ansible_become=true ansible_become_method=su ansible_become_password={SECRET}"
+    path.write_text(path.read_text().replace("\nh3 ", f"\nh3 {become} "))
+    lab.declare()
+    done = lab.controller("apply", "rootless", *QUICK, "--limit", "h1,h3")
+    assert (done.code, done.words) == (5, {"h1": "untouched", "h3": "refused"}), done.talk
+    assert done.host("h3")["fault"]["code"] == "fleet-become-refused"
+    assert SECRET not in done.talk + str(done.value)
+    assert lab.status("h1")["release"] == before
+
+
 def test_a_second_operator_hears_who_is_at_it_and_disturbs_nothing(lab: Lab) -> None:
     lab.declare(lab.wrapper("slow", {"h1": f"{WAITS}; {HOLDS}", "h2": HOLDS, "h3": HOLDS}))
     first = lab.controller.start("apply", "plain", *QUICK, "--limit", "h1,h3")

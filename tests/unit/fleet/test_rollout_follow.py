@@ -106,6 +106,21 @@ def test_a_host_that_gives_no_root_is_refused_with_what_to_set(said: str) -> Non
     assert (unwritable.word, unwritable.fault and unwritable.fault.hint) == ("refused", "root is needed")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error processing keyword 'become_pass': Attempt to use undecryptable variable",
+        "Attempting to decrypt but no vault secrets found.",
+        "Decryption failed (no vault secrets were found that could decrypt).",
+    ],
+)
+@pytest.mark.parametrize("status", ["failed", "unreachable"])
+def test_a_vault_that_nothing_opens_is_told_with_what_opens_it(said: str, status: str) -> None:
+    found = after(line("archon_facts", status=status, msg=f"Task failed: {said}"), action="status")
+    assert found.fault is not None
+    assert (found.fault.code, "--vault-password-file" in found.fault.hint) == ("fleet-vault-closed", True)
+
+
 @pytest.mark.parametrize(("status", "leased"), [("ok", True), ("failed", False), ("unreachable", False)])
 def test_only_a_host_that_was_leased_has_to_be_let_go(status: str, leased: bool) -> None:
     follower = HostFollower("h", "apply")

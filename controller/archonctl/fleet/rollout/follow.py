@@ -20,7 +20,9 @@ _STATUS_BROKEN = frozenset({"down", "broken", "half done"})
 _BOUND = 2000
 
 _BECOME = r"\bsudo: |(incorrect|missing) \w+ password"
+_VAULT = r"no vault secrets|undecryptable variable|vault.*decryption failed|decryption failed.*vault"
 _SSH = (
+    (_VAULT, "fleet-vault-closed"),
     (r"permission denied|too many authentication failures|invalid/incorrect (password|username)", "fleet-key-refused"),
     (r"host key verification failed|remote host identification has changed", "fleet-host-key-unknown"),
     (_BECOME, "fleet-become-refused"),
@@ -29,6 +31,7 @@ _HINTS = {
     "fleet-key-refused": "ssh to it by hand as the inventory says: user, key, and its authorized_keys",
     "fleet-host-key-unknown": "ssh to it by hand once, and compare the fingerprint",
     "fleet-become-refused": "root is needed there: ansible_user: root, or ansible_become with a password that it takes",
+    "fleet-vault-closed": "--vault-password-file FILE, or ANSIBLE_VAULT_PASSWORD_FILE",
     "fleet-host-unreachable": "is it up, and does ssh answer? its endpoints may serve all the same",
 }
 
@@ -123,7 +126,7 @@ class HostFollower:
 
     def _unreachable(self, what: Happening, was_changing: bool) -> None:
         said = " ".join(without_secrets(what.text("msg")).split())[:300]
-        code = next((code for words, code in _SSH if re.search(words, said, re.IGNORECASE)), "fleet-host-unreachable")
+        code = _known(said) or "fleet-host-unreachable"
         if was_changing:
             said = f"it was lost while it was being changed: {said}"
         self._set("unreachable", 3, Fault(code, said or "no reason given", what.task, _HINTS[code]))
@@ -203,15 +206,14 @@ class HostFollower:
         elif what.exit_code is not None:
             code = what.exit_code if what.exit_code in (2, 4, 5) else 5
             self._set("refused", code, self._fault_of(what))
-        elif re.search(_BECOME, message, re.IGNORECASE):
-            hint = _HINTS["fleet-become-refused"]
-            self._set("refused", 5, Fault("fleet-become-refused", message, what.task, hint))
+        elif known := _known(message, "fleet-vault-closed", "fleet-become-refused"):
+            self._set("refused", 5, Fault(known, message, what.task, _HINTS[known]))
         elif what.module.endswith(".assert"):
             self._set("refused", 5, Fault("archonctl-missing", message, what.task))
         else:
             hint = "the task is of the collection archonctl.endpoints, or of Ansible itself"
             if "censored" in what.result:
-                hint = "has the host the folder, the owner and the group that archon_secrets names?"
+                hint = "has the host the folder, the owner and the group that archon_secrets names? is its vault open?"
             self._set("failed", 5, Fault("fleet-task-failed", message, what.task, hint))
 
     def _fault_of(self, what: Happening) -> Fault:
@@ -222,6 +224,11 @@ class HostFollower:
         codes = [code for attempt in _attempts(what) for code in attempt.get("codes") or ()]
         code = str(codes[0]) if codes else "fleet-endpoint-not-holding"
         return Fault(code, without_secrets(what.text("msg"))[:_BOUND], hint=f"archonctl explain {code}")
+
+
+def _known(said: str, *codes: str) -> str:
+    """The code of what Ansible said, of all or of these; empty where nothing is known by it."""
+    return next((c for words, c in _SSH if c in (codes or (c,)) and re.search(words, said, re.IGNORECASE)), "")
 
 
 _ASK = "archonctl fleet probe asks the engines"
