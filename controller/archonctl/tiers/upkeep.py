@@ -90,7 +90,10 @@ class Upkeep:
         return stamp is not None and not each.in_file and (each.id, stamp) not in self._tried.values()
 
     async def _ahead(self, conversation: Conversation) -> None:
-        """Save one where there is room that nothing has to be moved for, and where it is worth it."""
+        """Save one in RAM where there is room that nothing has to be moved for, and where it is worth it.
+
+        Not on a disk, which would be written whole at every pause.
+        """
         seat = conversation.seat
         if seat is None or not seat.idle or self.executor.turns.waiting:
             return
@@ -100,7 +103,9 @@ class Upkeep:
         tier = next((each for each in board.tiers if each.name == first), None)
         again_s, size = board.recompute_s(item), item.bytes
         takes_s = tier.transfer_s(size) if tier is not None and size is not None else None
-        if tier is None or size is None or takes_s is None or again_s is None or tier.capacity_bytes is None:
+        if size is None or takes_s is None or again_s is None:
+            return  # a figure is missing
+        if tier is None or tier.capacity_bytes is None or not tier.is_memory:
             return
         fits = board.used_bytes(first) + size <= tier.capacity_bytes * board.mark(tier)
         if fits and size <= self.executor.store.room_bytes(first) and takes_s <= MOST_S and 2 * takes_s < again_s:
