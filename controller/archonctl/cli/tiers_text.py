@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from archonctl.cli.output import Output
@@ -10,6 +11,9 @@ from archonctl.tiers.explain import TiersPlan
 from archonctl.tiers.own import Loss, OwnTier
 from archonctl.tiers.table import ENGINE
 from archonctl.tiers.values import Action, Placement
+
+_SHOWN = 64
+"""Conversations that are shown one by one, what is moved first."""
 
 _COLOUR = {
     Action.KEEP: "dim",
@@ -74,7 +78,7 @@ def _placement(plan: TiersPlan, placement: Placement, out: Output) -> list[str]:
     rows: list[tuple[str, ...]] = [
         ("conversation", "in", "tokens", "size", "prefill again", *colder, "decision", "reason")
     ]
-    for each in placement.decisions:
+    for each in placement.decisions[:_SHOWN]:
         item = each.item
         to = f" to {each.to_tier}" if each.moves and each.to_tier else ""
         to += f" in {_mib(each.bytes_after)}" if each.action is Action.COMPRESS_DEMOTE else ""
@@ -92,8 +96,12 @@ def _placement(plan: TiersPlan, placement: Placement, out: Output) -> list[str]:
             )
         )
     lines = _table(rows, out)
-    for number, each in enumerate(placement.decisions, start=1):
+    for number, each in enumerate(placement.decisions[:_SHOWN], start=1):
         lines[number] = lines[number].replace(each.action.value, out.paint(each.action.value, _COLOUR[each.action]), 1)
+    if more := placement.decisions[_SHOWN:]:
+        counted = Counter(f"{each.action.value} {each.reason.value}" for each in more)
+        rest = ", ".join(f"{count:,} {said}" for said, count in counted.most_common())
+        lines.append(f"  and {len(more):,} more (--json has them all): {rest}")
     if placement.pressed:
         lines.append(f"  {', '.join(placement.pressed)} cannot be relieved: what is in it is in use or unknown")
     return lines

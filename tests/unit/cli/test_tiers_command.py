@@ -57,6 +57,19 @@ def test_an_age_removes_what_is_older_and_nothing_else(run_cli: RunCli, declared
     assert not [*(tmp_path / "dram").iterdir()]
 
 
+def test_a_folder_full_of_conversations_is_summed_up(
+    run_cli: RunCli, declared: str, tmp_path: Path, tiny_gguf: Callable[..., Path]
+) -> None:
+    store = Store(specs(tmp_path))
+    for _ in range(69):
+        stage(store)
+    store.close()
+    words = ("--offline", "--set", f"model.path={tiny_gguf('llama')}", "--set", "tiers.prefill_tokens_per_s=900")
+    done = run_cli("tiers", "plan", declared, *words)
+    assert done.code == 0, done.stderr
+    assert "  and 8 more (--json has them all): 8 keep" in done.stdout  # 70, and the contract's two
+
+
 def test_the_disk_tier_that_an_upgrade_takes_away_is_told_in_seconds_of_prefill(
     run_cli: RunCli, repository: Path
 ) -> None:
