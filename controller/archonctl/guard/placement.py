@@ -62,7 +62,7 @@ class Placer:
             if text is not None:
                 placed = await self._placed(text)
         except (SlotError, StagingError) as err:
-            self._executor.counts.failed("place", err.trouble.value)
+            self._executor.counts.failed("place", err.trouble.value, str(err))
         except Exception as err:  # noqa: BLE001  a defect here must not cost anybody an answer
             self._executor.counts.failed("place", "defect")
             self._say(f"tiers: a request was sent as it is: {type(err).__name__}: {err}")
@@ -114,7 +114,7 @@ class Placer:
                 task = await self._executor.turns.begin(lambda: self._executor.put_away(within_s))
                 await asyncio.shield(task)
         except (SlotError, StagingError) as err:
-            self._executor.counts.failed("leave", err.trouble.value)
+            self._executor.counts.failed("leave", err.trouble.value, str(err))
         except TimeoutError:
             self._executor.counts.failed("leave", Trouble.TIMED_OUT.value)
 
@@ -218,7 +218,7 @@ class Placer:
         try:
             await self._executor.stage(other, first)
         except (SlotError, StagingError) as err:
-            self._executor.counts.failed("demote", err.trouble.value)
+            self._executor.counts.failed("demote", err.trouble.value, str(err))
             return None
         return self._reserve("branch", seat, _new(text), text, shared)
 
@@ -242,7 +242,7 @@ class Placer:
         try:
             await self._executor.stage(conversation, self._executor.store.first, leave=False)
         except (SlotError, StagingError) as err:
-            self._executor.counts.failed("measure", err.trouble.value)
+            self._executor.counts.failed("measure", err.trouble.value, str(err))
 
     def _is_busy(self, conversation: Conversation) -> bool:
         return conversation.seat is not None and conversation.seat.id in self._busy
@@ -280,7 +280,7 @@ class Placer:
             if not any(seat.guests for seat in self.book.seats):
                 await asyncio.shield(await self._executor.turns.begin(lambda: self._pause(placed)))
         except (SlotError, StagingError) as err:
-            self._executor.counts.failed("look", err.trouble.value)
+            self._executor.counts.failed("look", err.trouble.value, str(err))
 
     async def _settled(self, placed: Seated) -> Slot | None:
         """The slot once its request has left it; ``None`` if another is in it by then."""

@@ -105,7 +105,7 @@ async def placing(
         yield Anywhere()
         return
     setup = Setup(tiering.declared, partial(running_arguments, tiering.port), tiering.model_file)
-    executor = Executor(setup, SlotClient(send), store, TierCounts(registry))
+    executor = Executor(setup, SlotClient(send), store, TierCounts(registry, say))
     if tiering.measured_in is not None:
         executor.speeds.recall(read_measured([tiering.measured_in]))
     placer, upkeep = Placer(executor, say), Upkeep(executor, tiering.measured_in, say)

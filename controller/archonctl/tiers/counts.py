@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry
 
 from archonctl.observe.instruments import Instruments
@@ -10,7 +12,9 @@ from archonctl.observe.instruments import Instruments
 class TierCounts:
     """The metrics of one executor, in the registry that is given."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, say: Callable[[str], None] = lambda _: None) -> None:
+        """``say`` is told the first failure of each kind."""
+        self._say, self._said = say, set[tuple[str, str]]()
         made = Instruments("tiers", registry)
         self._moves = made.counter("archon_tiers_moves_total")
         self._bytes = made.counter("archon_tiers_moved_bytes_total")
@@ -29,9 +33,12 @@ class TierCounts:
         self._bytes.labels(action).inc(size)
         self._seconds.labels(action).inc(seconds)
 
-    def failed(self, action: str, reason: str) -> None:
+    def failed(self, action: str, reason: str, detail: str = "") -> None:
         """One move that was not, with the word of who could not do it."""
         self._failures.labels(action, reason).inc()
+        if (action, reason) not in self._said:
+            self._said.add((action, reason))
+            self._say(f"tiers: {action}: {reason}" + (f": {detail}" if detail else "") + " (counted from now on)")
 
     def request(self, how: str) -> None:
         """One request: how it found its slot."""

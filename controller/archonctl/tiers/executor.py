@@ -151,7 +151,7 @@ class Executor:
         try:
             await move
         except (SlotError, StagingError) as err:
-            self.counts.failed(action, err.trouble.value)
+            self.counts.failed(action, err.trouble.value, str(err))
             return Outcome(item, action, False, Reason.STAGING_FAILED.value, err.trouble.value, str(err))
         finally:
             self.filing.stands()
@@ -265,7 +265,7 @@ class Executor:
         try:
             board = self.board(lambda each: not each.live)
         except StagingError as err:
-            self.counts.failed("sweep", err.trouble.value)
+            self.counts.failed("sweep", err.trouble.value, str(err))
             return ()
         done = list[Outcome]()
         for decision in policy.place(board, promote=False).moves:

@@ -28,12 +28,15 @@ class Filing:
 
     async def begin(self, fingerprint: str) -> None:
         """Clean up, measure what was not measured, and know every file that this engine may be given."""
+        try:
+            await asyncio.to_thread(partial(self.store.clean, keep_s=KEEP_S))
+        except StagingError as err:
+            self.counts.failed("clean", err.trouble.value, str(err))
         for name in self.store.specs:
             try:
-                await asyncio.to_thread(partial(self.store.clean, keep_s=KEEP_S))
                 await asyncio.to_thread(self.speeds.first, name, self.store)
             except StagingError as err:
-                self.counts.failed("measure", err.trouble.value)
+                self.counts.failed("measure", err.trouble.value, f"{name}: {err}")
         mine = {id_ for id_, entry in self.store.entries.items() if entry.staged.fingerprint == fingerprint}
         for each in self.book.conversations.values():
             id_ = each.staged.id if each.staged and each.staged.id in mine else None

@@ -45,7 +45,7 @@ class Upkeep:
             try:
                 await self.look()
             except (SlotError, StagingError) as err:
-                self.executor.counts.failed("upkeep", err.trouble.value)
+                self.executor.counts.failed("upkeep", err.trouble.value, str(err))
             except Exception as err:  # noqa: BLE001  a defect here must not end it for good
                 self.executor.counts.failed("upkeep", "defect")
                 self.say(f"tiers: {type(err).__name__}: {err}")
@@ -69,8 +69,8 @@ class Upkeep:
         if self.measured_in is not None and measured != Measured():
             try:
                 await asyncio.to_thread(write_measured, self.measured_in, measured)
-            except OSError:
-                self.executor.counts.failed("upkeep", "disk")
+            except OSError as err:
+                self.executor.counts.failed("upkeep", "disk", f"{self.measured_in}: {err.strerror}")
 
     async def _alone(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         await asyncio.shield(await self.executor.turns.begin(work))

@@ -69,6 +69,18 @@ def test_speeds_are_written_down_while_it_serves_and_known_to_the_next(executor:
     assert executor.counts._failures.labels("upkeep", "disk")._value.get() == 1
 
 
+def test_the_first_failure_of_a_kind_is_told_with_its_cause_and_the_rest_are_counted() -> None:
+    said: list[str] = []
+    counts = TierCounts(CollectorRegistry(), said.append)
+    for detail in ("Read-only file system", "again"):
+        counts.failed("spill", "disk", detail)
+    counts.failed("start", "adapters")
+    assert said == [
+        "tiers: spill: disk: Read-only file system (counted from now on)",
+        "tiers: start: adapters (counted from now on)",
+    ]
+
+
 def test_what_the_guards_own_account_keeps_is_found_and_the_latest_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
