@@ -118,7 +118,9 @@ def _summary(result: FleetResult, out: Output) -> str:
     counts: dict[str, int] = {}
     for host in result.hosts:
         counts[host.word] = counts.get(host.word, 0) + 1
-    text = f"{len(result.hosts)} host{'' if len(result.hosts) == 1 else 's'}: {', '.join(f'{number} {word}' for word, number in counts.items())}"
+    count = len(result.hosts)
+    words = ", ".join(f"{number} {word}" for word, number in counts.items())
+    text = f"{count} host{'' if count == 1 else 's'}: {words}"
     if result.stopped_at:
         text += f"; stopped at {result.stopped_at}"
     if result.signal:
