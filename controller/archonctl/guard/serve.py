@@ -46,6 +46,11 @@ _COUNT_S = 30.0
 """For one question to the engine's tokenizer."""
 
 
+_END_UNANSWERED = frozenset({"llamacpp"})
+"""Told to end, llama-server closes its queue of work and then its socket, and waits for requests that wait for that
+queue (b11434 server.cpp ``shutdown_handler``, ``clean_up``, ``ctx_http.join``); direct clients wait with it."""
+
+
 class Watch(Protocol):
     """Knows what the running release was verified to hold (``capacity.CapacityWatch``)."""
 
@@ -127,7 +132,9 @@ async def serve(
     allow_files(setup.limits.connections)
     loop, away = asyncio.get_running_loop(), asyncio.Event()
     with bind(*setup.listen) as sock, AccessLog(say) as log:
-        async with Upstream(setup.base, setup.limits, setup.ca_file) as upstream, AsyncExitStack() as stack:
+        ends = setup.engine in _END_UNANSWERED
+        asks = Upstream(setup.base, setup.limits, setup.ca_file, ends_unanswered=ends)
+        async with asks as upstream, AsyncExitStack() as stack:
             metrics = GuardMetrics()
             counter = TokenCounter(setup.engine, partial(_count, upstream, setup.engine_key), metrics=metrics)
             watch = watching(counter.forget)

@@ -81,6 +81,9 @@ def to_send(headers: Headers) -> Headers:
 AGAIN_S = 5
 """When a client may try again after the engine was away: about what a small model takes to load."""
 
+LOOK_S = 1.0
+"""Between two looks at whether the engine still listens, while an answer is waited for."""
+
 SPARE_S = 1.0
 """How long a connection waits for its request: less than an engine waits on one (llama-server: 5 s)."""
 
@@ -143,9 +146,13 @@ class Answer:
 
 
 class Upstream:
-    """The engine at ``base`` (``http://host:port``, perhaps with a path). A context; for one event loop."""
+    """The engine at ``base`` (``http://host:port``, perhaps with a path). A context; for one event loop.
 
-    def __init__(self, base: str, limits: Limits, ca_file: str = "") -> None:
+    ``ends_unanswered``: once it listens no more, the engine answers nobody who asked it before, and does not end
+    before they have left. Two looks in which nobody listens end those requests then.
+    """
+
+    def __init__(self, base: str, limits: Limits, ca_file: str = "", *, ends_unanswered: bool = False) -> None:
         self._limits, parts = limits, urlsplit(base)
         secure = parts.scheme == "https"
         self._tls = ssl.create_default_context(cafile=ca_file or None) if secure else None
@@ -156,15 +163,18 @@ class Upstream:
         self._spare_ends: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
         self._ended = False
+        self._looks, self._asked = ends_unanswered, set[Wire]()
+        self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Upstream:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         self._ended = True
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.gather(self._opening, return_exceptions=True)
+        tasks = [task for task in (self._opening, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._drop_spare()
 
     @asynccontextmanager
@@ -175,11 +185,15 @@ class Upstream:
         Raises EngineAway, EngineFault.
         """
         wire = self._take_spare() or await self._connected()
+        self._asked.add(wire)
+        if self._looks and self._looking is None and not self._ended:
+            self._looking = asyncio.create_task(self._look())
         try:
             wire.send(self._bytes(request), without_body=request.method == "HEAD")
             await self._head(wire)
             yield Answer(wire, self._limits.gap_s)
         finally:
+            self._asked.discard(wire)
             try:
                 if not wire.whole:
                     await wire.let_go(self._limits.let_go_s)
@@ -197,6 +211,30 @@ class Upstream:
             pass  # the next request will find out itself
         finally:
             self._opening = None
+
+    async def _look(self) -> None:
+        """Give up what is asked of an engine that has stopped listening."""
+        refused = 0
+        try:
+            while self._asked:
+                await asyncio.sleep(LOOK_S)
+                refused = refused + 1 if await self._is_refused() else 0
+                for wire in self._asked if refused > 1 else ():
+                    wire.give_up()
+        finally:
+            self._looking = None
+
+    async def _is_refused(self) -> bool:
+        """True if nobody listens; a name with several addresses never tells."""
+        try:
+            async with asyncio.timeout(self._limits.connect_s):
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    asyncio.Protocol, self._host, self._port
+                )
+        except (OSError, UnicodeError) as error:
+            return isinstance(error, ConnectionRefusedError)
+        transport.abort()
+        return False
 
     def _take_spare(self) -> Wire | None:
         """The connection that is open already, if it still is."""

@@ -94,6 +94,11 @@ class Wire(asyncio.Protocol):
             while not self._closed:
                 await self._wait(ends - self._loop.time())
 
+    def give_up(self) -> None:
+        """Who waits for more of the answer is told that it broke off."""
+        self._wrong = self._wrong or Torn()
+        self._wake()
+
     def close(self) -> None:
         """End it now, whatever is still to come."""
         if self._transport is not None:
@@ -155,6 +160,7 @@ class Wire(asyncio.Protocol):
         self._closed = True
         if self._has_head and self._ends_with_connection and error is None and self._wrong is None:
             self.whole = True
+        del self._parser  # it holds this object, and both would wait for the collector
         self._wake()
 
     # what the parser calls

@@ -16,6 +16,7 @@ import pytest
 import trustme
 import uvloop
 
+from archonctl.guard import upstream
 from archonctl.guard.limits import Limits
 from archonctl.guard.upstream import EngineAway, EngineFault, Request, Upstream
 
@@ -62,9 +63,9 @@ def says_ok(line: socket.socket) -> None:
 
 
 async def asked(base: str, ca: Path | None = None) -> bytes:
-    async with Upstream(base, Limits(), str(ca or "")) as upstream:
+    async with Upstream(base, Limits(), str(ca or "")) as asking:
         for _ in range(3):  # over a connection of its own, and over one that was opened ahead
-            async with upstream.send(ASK) as answer:
+            async with asking.send(ASK) as answer:
                 got = await answer.read()
             await asyncio.sleep(0)
         return got
@@ -122,7 +123,7 @@ def test_a_large_answer_that_is_taken_slowly_comes_whole(ca: tuple[trustme.CA, P
 
     async def slowly(base: str) -> int:
         size = count = 0
-        async with Upstream(base, Limits(), str(ca[1])) as upstream, upstream.send(ASK) as answer:
+        async with Upstream(base, Limits(), str(ca[1])) as asking, asking.send(ASK) as answer:
             async for piece in answer.pieces():
                 size, count = size + len(piece), count + 1
                 await asyncio.sleep(0.02 if count < 20 else 0)
@@ -133,10 +134,42 @@ def test_a_large_answer_that_is_taken_slowly_comes_whole(ca: tuple[trustme.CA, P
             assert run(slowly(f"http{'s' if secure else ''}://localhost:{port}")) == LARGE
 
 
+@pytest.mark.parametrize(
+    ("ends_unanswered", "listens_on", "answers"), [(True, False, False), (True, True, True), (False, False, True)]
+)
+def test_who_waits_for_an_engine_that_listens_no_more_is_told_if_it_answers_nobody_then(
+    monkeypatch: pytest.MonkeyPatch, ends_unanswered: bool, listens_on: bool, answers: bool
+) -> None:
+    monkeypatch.setattr(upstream, "LOOK_S", 0.02)
+
+    async def test() -> bytes:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if await reader.read(1000):
+                if not listens_on:
+                    server.close()
+                if answers:
+                    await asyncio.sleep(0.3)
+                    writer.write(OK)
+                await reader.read()  # to the end of its client
+            writer.close()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            async with Upstream(base, Limits(), ends_unanswered=ends_unanswered) as asking, asking.send(ASK) as answer:
+                return await answer.read()
+        except EngineFault as fault:
+            return fault.refusal.code.encode()
+        finally:
+            server.close()
+
+    assert run(test()) == (b"ok" if answers else b"engine-lost")
+
+
 def test_nothing_is_opened_after_the_end() -> None:
     async def test(port: int) -> set[asyncio.Task[object]]:
-        async with Upstream(f"http://127.0.0.1:{port}", Limits()) as upstream:
-            asking = upstream.send(ASK)
+        async with Upstream(f"http://127.0.0.1:{port}", Limits()) as engine_at:
+            asking = engine_at.send(ASK)
             await (await asking.__aenter__()).read()
         await asking.__aexit__(None, None, None)  # a request that was cancelled while the guard ended
         return asyncio.all_tasks() - {asyncio.current_task()}

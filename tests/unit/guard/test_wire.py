@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import weakref
 from dataclasses import dataclass, field
 
 import h11
@@ -188,3 +190,21 @@ def test_a_reader_that_is_slow_holds_the_engine_up_and_loses_nothing(framing: st
         pieces = [OK + length + b"\r\n", *parts]
     found = asyncio.run(by_wire(pieces))
     assert (found.end, found.body == body) == ("whole", True)
+
+
+def test_a_connection_that_has_ended_waits_for_no_collector() -> None:
+    async def test() -> Wire | None:
+        wire = Wire(HEAD_BYTES)
+        wire.connection_made(Line())
+        wire.send(b"", without_body=False)
+        wire.data_received(OK + b"Content-Length: 1\r\n\r\na")
+        wire.connection_lost(None)
+        left = weakref.ref(wire)
+        del wire
+        return left()
+
+    gc.disable()
+    try:
+        assert asyncio.run(test()) is None
+    finally:
+        gc.enable()
