@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import socket
 import threading
 import time
@@ -189,6 +190,28 @@ def test_the_engine_is_killed_and_comes_back_under_load(stood: Stand) -> None:
     assert not found.wrong
     assert set(found.refused) <= {"engine-lost"}, "who waited for it got an answer"
     wait_for(lambda: held(stood) == (0, 0), what="answered requests are held")
+
+
+def test_an_engine_that_is_told_to_end_keeps_nobody_waiting_and_ends(stood: Stand) -> None:
+    """A request that it has accepted, and reads only when its queue is closed: llama-server never answers that one."""
+    engine = stood.engine.process
+    assert engine is not None
+    body = {"prompt": [5, 6, 7], "max_tokens": 3}  # nothing to count
+    http = httpx.Client(base_url=stood.url, timeout=60)
+    with http, ThreadPoolExecutor(1) as pool:
+        assert http.post("/v1/completions", json=body).status_code == 200
+        engine.send_signal(signal.SIGSTOP)
+        asked = pool.submit(http.post, "/v1/completions", json=body)
+        wait_for(lambda: get(f"{stood.admin}/health")["in_flight"] == 1)
+        engine.send_signal(signal.SIGTERM)
+        engine.send_signal(signal.SIGCONT)
+        try:
+            engine.wait(30)
+        finally:
+            stood.engine.end()
+            stood.engine.start()
+        answer = asked.result()
+    assert answer.status_code == 200 or answer.json()["error"]["code"] == "engine-lost"
 
 
 def test_the_guard_is_killed_and_the_engine_stops_working_for_its_clients(stood: Stand) -> None:
