@@ -11,7 +11,7 @@ author:
   - archonctl contributors (!UNKNOWN)
 description:
   - What C(archonctl fleet) reads. Each line has a key C(event), which is one of play, task, begin, result and end.
-  - Where nobody reads any more, the run ends as by Ctrl-C.
+  - Where nobody reads any more, the run ends.
   - Results that are under C(no_log) arrive censored, as in every other output of Ansible.
 """
 
@@ -22,6 +22,15 @@ import sys
 import time
 
 from ansible.plugins.callback import CallbackBase
+
+
+def end():
+    """End the run. A process group that was made for it alone is killed, since Ansible may hang after a signal that
+    comes while it takes a result; what runs on a host goes on there.
+    """
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 class CallbackModule(CallbackBase):
@@ -37,7 +46,7 @@ class CallbackModule(CallbackBase):
             self._display.display(line, screen_only=False)
             sys.stdout.flush()
         except OSError:  # who reads is gone, or the disk is full: nobody would see what the next host comes to
-            os.kill(os.getpid(), signal.SIGINT)
+            end()
 
     def _result(self, result, status, ignored=False):
         task = getattr(result, "task", None) or result._task
