@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from archonctl.guard.answers import error_body, error_headers
+from archonctl.guard.gathered import Gathered
 from archonctl.guard.limits import Limits
 from archonctl.guard.values import Refusal
 
@@ -38,11 +38,8 @@ class GuardProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take it, or say that there are too many."""
         full = len(self.connections) >= self.limits.connections
-        super().connection_made(transport)
-        sock = transport.get_extra_info("socket")
-        with suppress(OSError, AttributeError):
-            # for what is left to be sent once the connection is closing
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.limits.write_s * 1000))
+        self._gathered = Gathered(transport, self.loop)
+        super().connection_made(cast("asyncio.Transport", self._gathered))
         if full:
             why = f"{self.limits.connections:,} connections are open already"
             self._refuse(Refusal(503, "guard-full", why, retry_after_s=5))
@@ -64,6 +61,11 @@ class GuardProtocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._disarm("head")
+
+    def on_response_complete(self) -> None:
+        """The answer is written: nothing more comes that it could go out with."""
+        self._gathered.flush()
+        super().on_response_complete()
 
     def pause_writing(self) -> None:
         """The client does not read: for a time."""

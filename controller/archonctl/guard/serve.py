@@ -132,6 +132,8 @@ async def serve(
     allow_files(setup.limits.connections)
     loop, away = asyncio.get_running_loop(), asyncio.Event()
     with bind(*setup.listen) as sock, AccessLog(say) as log:
+        # inherited by each connection, for what is left to be sent once it is closing
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(setup.limits.write_s * 1000))
         ends = setup.engine in _END_UNANSWERED
         asks = Upstream(setup.base, setup.limits, setup.ca_file, ends_unanswered=ends)
         async with asks as upstream, AsyncExitStack() as stack:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from archonctl.guard.gathered import MOST_BYTES, Gathered
 from support.echo_engine import EchoEngine, echo_engine, expected_text
 from support.guarding import Guarded, guarded, raw
 
@@ -51,6 +53,31 @@ def test_an_absolute_target_is_asked_of_the_engine_alone(pair: tuple[EchoEngine,
     engine, guard = pair
     raw(guard.port, b"GET http://elsewhere.example/v1/models?a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert engine.seen[-1].line == "GET /v1/models?a HTTP/1.1"
+
+
+def test_what_is_written_together_is_sent_together_in_its_order_and_before_the_end() -> None:
+    async def test() -> list[object]:
+        told: list[object] = []
+
+        class Transport(asyncio.Transport):
+            def write(self, data: bytes) -> None:
+                told.append(data)
+
+            def close(self) -> None:
+                told.append("closed")
+
+        gathered = Gathered(Transport(), asyncio.get_running_loop())
+        for piece in (b"a", b"", b"b"):
+            gathered.write(piece)
+        await asyncio.sleep(0)
+        gathered.write(b"c")
+        gathered.write(b"d" * MOST_BYTES)
+        gathered.write(b"e")
+        gathered.close()
+        await asyncio.sleep(0)
+        return told
+
+    assert asyncio.run(test()) == [b"ab", b"c" + b"d" * MOST_BYTES, b"e", "closed"]
 
 
 def test_no_answer_outlives_its_client_at_the_engine(pair: tuple[EchoEngine, Guarded]) -> None:
