@@ -33,7 +33,7 @@ class Gathered:
         self._transport.close()
 
     def flush(self) -> None:
-        """Write it now."""
-        if self._held:
-            held, self._held = bytes(self._held), bytearray()
+        """Write it now; nothing to a connection that is gone, where uvloop raises."""
+        held, self._held = bytes(self._held), bytearray()
+        if held and not self._transport.is_closing():
             self._transport.write(held)

@@ -63,6 +63,9 @@ def test_what_is_written_together_is_sent_together_in_its_order_and_before_the_e
             def write(self, data: bytes) -> None:
                 told.append(data)
 
+            def is_closing(self) -> bool:
+                return "closed" in told
+
             def close(self) -> None:
                 told.append("closed")
 
@@ -74,6 +77,7 @@ def test_what_is_written_together_is_sent_together_in_its_order_and_before_the_e
         gathered.write(b"d" * MOST_BYTES)
         gathered.write(b"e")
         gathered.close()
+        gathered.write(b"for nobody")  # where uvloop raises
         await asyncio.sleep(0)
         return told
 
