@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from archonctl.model.geometry import Geometry, Layer, TensorClass
-from archonctl.model.hf_config import HfKeys, hf_geometry, text_config
+from archonctl.model.hf_config import hf_geometry, text_config
+from archonctl.model.hf_keys import HfKeys
 
 _GATED_QUERY = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 _NORMED = ("qwen3", "gemma3", "gemma4")

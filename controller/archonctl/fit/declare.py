@@ -8,7 +8,7 @@ from math import floor
 from typing import Literal
 
 from archonctl.deployment.schema import Contract, Endpoint, Engine, EngineKind, HostRef, KnobValue, ModelRef
-from archonctl.fit.values import KvServed
+from archonctl.fit.kv_served import KvServed
 from archonctl.host.profile import Card, Host
 from archonctl.host.visible import visible_environment
 

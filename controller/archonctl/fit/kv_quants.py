@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from archonctl.errors import UsageError
 from archonctl.findings import Finding
-from archonctl.fit.values import KvServed
+from archonctl.fit.kv_served import KvServed
 
 
 @cache

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from archonctl.catalogue.values import CatalogueModel, Quant
 from archonctl.fit.declare import Candidate
 from archonctl.fit.facts import facts_of
+from archonctl.fit.kv_served import KvServed
 from archonctl.fit.need import Need, need_of
 from archonctl.fit.plain import Plain
 from archonctl.fit.speed import active_bytes
-from archonctl.fit.values import KvServed
 from archonctl.model.geometry import ModelFacts
 
 Key = tuple[int, str, int, int, str, str, int, str, int]

@@ -11,9 +11,10 @@ from archonctl.fit.cards import Group, Place
 from archonctl.fit.declare import Candidate
 from archonctl.fit.kernels import Gate, gate
 from archonctl.fit.kv_quants import served
+from archonctl.fit.kv_served import KvServed
 from archonctl.fit.need import Need
 from archonctl.fit.needs import Case, Needs, needs_of
-from archonctl.fit.values import DEFAULT_LEN, Ask, KvServed
+from archonctl.fit.values import DEFAULT_LEN, Ask
 from archonctl.host.profile import Host
 from archonctl.model.geometry import ModelFacts
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from archonctl.findings import Finding
+from archonctl.fit.kv_served import KvServed
 from archonctl.memory.interval import Interval
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ FitVerdict = Literal["fits", "refused", "unknown"]
 RefusalCode = Literal["fit-capability", "fit-size", "fit-unsatisfiable", "fit-no-device", "fit-unknown"]
 Split = Literal["one", "tensor", "layer", "experts-in-ram", "ram"]
 """How a model lies: on one card, each tensor or whole layers over several, experts in RAM, or all in RAM."""
-
-_SAME = {"fp16": "f16", "float16": "f16", "auto": "f16", "half": "f16", "bfloat16": "bf16"}
-"""Other names of what a contract calls f16 and bf16."""
 
 DEFAULT_LEN = 8192
 """Tokens of one conversation where nobody says: a moderate chat, never more than the model's own context."""
@@ -42,19 +40,6 @@ class Ask:
     weight_only: bool = False
     tp: int | None = None
     """Cards to share it over; None: 1, 2, 4 or 8, the fewest that hold it."""
-
-
-@dataclass(frozen=True, slots=True)
-class KvServed:
-    """The dtype asked of the cache and what an engine makes of it; ``dtype`` is that of a contract."""
-
-    asked: str
-    dtype: str
-
-    @property
-    def substituted(self) -> bool:
-        """True if the engine serves another type than the one that was asked for."""
-        return _SAME.get(self.asked, self.asked) != self.dtype
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from archonctl.fit.cards import Group, Place, place_of
 from archonctl.fit.choose import in_ram, on_cards, warnings_of
 from archonctl.fit.declare import Candidate, Declared
 from archonctl.fit.kv_quants import check_asked
+from archonctl.fit.kv_served import KvServed
 from archonctl.fit.need import Need
 from archonctl.fit.needs import Case
 from archonctl.fit.question import Question
-from archonctl.fit.values import Ask, Choice, FitResult, FitVerdict, KvServed, Refusal, RefusalCode
+from archonctl.fit.values import Ask, Choice, FitResult, FitVerdict, Refusal, RefusalCode
 from archonctl.host.profile import Host
 
 PRECEDENCE: tuple[RefusalCode, ...] = (

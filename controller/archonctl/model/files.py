@@ -11,25 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from archonctl.errors import ModelError
+from archonctl.model.blob import Blob
 from archonctl.model.gguf_cursor import shown
-
-
-class Blob(Protocol):
-    """One open file: its name for messages, its size in bytes, and bytes by position."""
-
-    @property
-    def path(self) -> str:
-        """The name for messages."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Bytes in all."""
-        ...
-
-    def read(self, count: int, position: int) -> bytes:
-        """Up to ``count`` bytes; fewer only at the end of the file."""
-        ...
 
 
 class Files(Protocol):

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 from functools import cache
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from archonctl.errors import ModelError
-
-if TYPE_CHECKING:
-    from archonctl.model.files import Blob
+from archonctl.model.blob import Blob
 
 MAGIC = b"GGUF"
 MAX_HEADER_BYTES = 256 * 1024 * 1024

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from archonctl.errors import ModelError
-from archonctl.model.files import Blob
+from archonctl.model.blob import Blob
 from archonctl.model.gguf_cursor import MAX_HEADER_BYTES, Cursor, hostile, shown, truncated
 
 VERSIONS = (2, 3)

@@ -6,19 +6,15 @@ kind that no law covers, is refused.
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from typing import Any
 
 from archonctl.errors import ModelError
 from archonctl.model.geometry import AttentionKind, Geometry, Layer, Recurrent, RecurrentKind
+from archonctl.model.hf_keys import MAX_FIGURE, MAX_LAYERS, HfKeys, table
 from archonctl.model.hf_state import recurrent_state
 
-MAX_LAYERS = 1024
-MAX_FIGURE = 2**31 - 1
 _NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "language_model")
 _LAYER_TYPES: dict[str, AttentionKind] = {
     "full_attention": "full",
@@ -66,13 +62,8 @@ class HfLaw:
 @cache
 def hf_laws() -> Mapping[str, HfLaw]:
     """Law by ``model_type``."""
-    rows = [HfLaw(**{**row, "model_types": tuple(row["model_types"])}) for row in _table()["law"]]
+    rows = [HfLaw(**{**row, "model_types": tuple(row["model_types"])}) for row in table()["law"]]
     return {name: row for row in rows for name in row.model_types}
-
-
-@cache
-def _table() -> dict[str, Any]:
-    return tomllib.loads(files("archonctl.model").joinpath("hf_architectures.toml").read_text("utf-8"))
 
 
 def hf_geometry(config: Mapping[str, object], *, where: str = "config.json") -> Geometry:
@@ -139,74 +130,6 @@ def text_config(config: Mapping[str, object]) -> Mapping[str, object]:
             break
         config = inner
     return config
-
-
-@dataclass(frozen=True, slots=True)
-class HfKeys:
-    """Keys of one config with checked reading."""
-
-    config: Mapping[str, object]
-    where: str
-
-    @classmethod
-    def of(cls, config: Mapping[str, object], where: str) -> HfKeys:
-        """The keys of a config, and of its class where that is known to fill gaps."""
-        defaults = _table()["defaults"].get(str(config.get("model_type")), {})
-        given = {key: value for key, value in config.items() if value is not None or key not in defaults}
-        return cls({**defaults, **given}, where)
-
-    @property
-    def model_type(self) -> str:
-        """``model_type``, or "" where it is absent."""
-        return self.word("model_type")
-
-    def invalid(self, message: str) -> ModelError:
-        """The error of a figure that is missing or makes no sense."""
-        return ModelError("model-geometry-invalid", f"{self.model_type}: {message}", where=self.where)
-
-    def maybe(self, *names: str, limit: int = MAX_FIGURE) -> int:
-        """The first of these keys that is there, as a whole number of at least 0; 0 where none is."""
-        for name in names:
-            value = self.config.get(name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
-                raise self.invalid(f"{name} is {str(value)[:40]!r}, not a whole number from 0 to {limit:,}")
-            return value
-        return 0
-
-    def whole(self, *names: str, limit: int = MAX_FIGURE) -> int:
-        """As ``maybe``, but it must be there and more than 0."""
-        value = self.maybe(*names, limit=limit)
-        if not value:
-            raise self.invalid(f"{names[0]} is missing or 0")
-        return value
-
-    def most(self, *names: str) -> int:
-        """As ``maybe``; of a list with one number a layer the largest."""
-        for name in names:
-            value = self.config.get(name)
-            if isinstance(value, list) and value:
-                return max(HfKeys({name: each}, self.where).maybe(name) for each in value[:MAX_LAYERS])
-            if value is not None:
-                return self.maybe(name)
-        return 0
-
-    def word(self, name: str) -> str:
-        """A string, or "" where it is absent or something else."""
-        value = self.config.get(name)
-        return value if isinstance(value, str) else ""
-
-    def items(self, name: str) -> Sequence[object] | None:
-        """A list, or None where it is absent or something else."""
-        value = self.config.get(name)
-        return value if isinstance(value, list) else None
-
-    def part(self, name: str) -> HfKeys:
-        """A nested object as keys of its own (empty where it is absent)."""
-        value = self.config.get(name)
-        inner = value if isinstance(value, dict) else {}
-        return HfKeys({"model_type": self.model_type, **inner}, self.where)
 
 
 def _count(keys: HfKeys) -> int:

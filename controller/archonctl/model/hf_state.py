@@ -5,12 +5,8 @@ Shapes as vLLM 0.32.0 ``model_executor/layers/mamba/mamba_utils.py`` builds them
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from archonctl.model.geometry import Recurrent, RecurrentKind
-
-if TYPE_CHECKING:
-    from archonctl.model.hf_config import HfKeys
+from archonctl.model.hf_keys import HfKeys
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 import httpx
 
 from archonctl.errors import ModelError
-from archonctl.model.files import Blob
+from archonctl.model.blob import Blob
 from archonctl.model.geometry import ModelFacts
 from archonctl.model.gguf import SPLIT_NAME, read_gguf_file
 from archonctl.model.gguf_cursor import MAGIC
 from archonctl.model.hf_folder import CONFIG, INDEX, read_hf_files
-from archonctl.model.inspect import not_a_model
+from archonctl.model.other_formats import not_a_model
 from archonctl.model.remote_address import Place, hub_endpoint, hub_place, parse_address
 from archonctl.model.remote_cache import Entry, HeaderCache
 from archonctl.model.remote_token import hub_token

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TypeGuard, cast
 
 from archonctl.errors import ModelError
-from archonctl.model.files import Blob, opened
+from archonctl.model.blob import Blob
+from archonctl.model.files import opened
 from archonctl.model.geometry import TensorClass
 from archonctl.model.gguf_cursor import hostile, shown, truncated
 

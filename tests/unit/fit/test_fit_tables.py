@@ -14,10 +14,10 @@ from archonctl.fit.cards import card_host
 from archonctl.fit.declare import Candidate, endpoint_of
 from archonctl.fit.kernels import ENGINES, gate, kernels, knows
 from archonctl.fit.kv_quants import known_quants, served, warning
+from archonctl.fit.kv_served import KvServed
 from archonctl.fit.need import need_of
 from archonctl.fit.needs import Needs
 from archonctl.fit.speed import decode_rate, flops_of, table
-from archonctl.fit.values import KvServed
 from archonctl.host.cards import all_cards, targets
 
 
