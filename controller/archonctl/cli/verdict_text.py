@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from archonctl.cli.marks import MARK, UNSEEN
 from archonctl.cli.output import Output
 from archonctl.deployment.schema import Contract
-from archonctl.probe.predictions import Scored
-from archonctl.probe.values import Cost, Leg, Verdict
+from archonctl.probe.values import Cost, Leg, Scored, Verdict
 
 _DEPTH = {
     "ledger": ", by the boot log alone: no full-height request was sent",

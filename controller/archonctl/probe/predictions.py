@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from archonctl.deployment.schema import Prediction
 from archonctl.ledger.values import BootLedger
-from archonctl.probe.values import Leg
+from archonctl.probe.values import Leg, Score, Scored
 
-Score = Literal["hit", "falsified", "too rounded", "not measured"]
 _PLACE = "{n}"
 _PREFILL = re.compile(r"prefill_tps_(\d{1,4})k")
 
@@ -29,29 +27,6 @@ class FigureSource:
     key: str
     about: str
     source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """One prediction after the boot. ``actual`` is None where nothing was measured; ``why`` says so then.
-
-    ``low`` and ``high`` are the ends of a rounded figure; a band is judged by both.
-    """
-
-    name: str
-    expect: float
-    band: float
-    score: Score
-    unit: str = ""
-    actual: float | None = None
-    low: float | None = None
-    high: float | None = None
-    why: str = ""
-
-    @property
-    def off(self) -> float | None:
-        """By how much it was off, as a share of what was expected; None where that cannot be told."""
-        return None if self.actual is None or not self.expect else self.actual / self.expect - 1
 
 
 @cache

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from archonctl.probe.predictions import Scored
+from typing import Literal
 
 LegStatus = Literal["pass", "fail", "skip", "no evidence"]
 VerdictWord = Literal["holds", "broken", "no evidence"]
@@ -17,6 +14,7 @@ Depth = Literal["ledger", "admission", "full"]
 
 ProofKind = Literal["log", "http", "metrics", "process", "certificate"]
 Figure = int | float | str
+Score = Literal["hit", "falsified", "too rounded", "not measured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +33,29 @@ class Proof:
     cursor: str = ""
     status: int | None = None
     times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One prediction after the boot. ``actual`` is None where nothing was measured; ``why`` says so then.
+
+    ``low`` and ``high`` are the ends of a rounded figure; a band is judged by both.
+    """
+
+    name: str
+    expect: float
+    band: float
+    score: Score
+    unit: str = ""
+    actual: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+    @property
+    def off(self) -> float | None:
+        """By how much it was off, as a share of what was expected; None where that cannot be told."""
+        return None if self.actual is None or not self.expect else self.actual / self.expect - 1
 
 
 @dataclass(frozen=True, slots=True)
