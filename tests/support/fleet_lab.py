@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from support.sdbox.box import Box, equip, why_no_box
+from support.sdbox.box import Box, equip, seen, why_no_box
 from support.sdbox.fleet import Fleet, why_no_fleet
 
 CLI = Path(sys.executable).with_name("archonctl")
@@ -194,7 +194,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_server
         pytest.skip(f"no fleet: {why}")
     folder = tmp_path_factory.mktemp("fleet")
     engine = llama_server.resolve().parent
-    binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix, str(engine)])]
+    binds = seen(repository, engine)
     made = subprocess.run([CLI, "install", "--deb", folder], capture_output=True, text=True, check=True)
     package = Path(made.stdout.strip())
     fleet = Fleet(folder / f"f{os.getpid()}", 3, binds)

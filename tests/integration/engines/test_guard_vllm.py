@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import pytest
 
+from support import real_vllm
 from support.guard_process import CLI, Process, environment
 from support.ports import free
-from support.tiny_hf import write_tiny_hf
 
 pytestmark = [pytest.mark.engine, pytest.mark.optional, pytest.mark.timeout(600)]
 
-DECLARATION = """
-[contract]
-seqs = 2
-len = 2048
-kv_dtype = "auto"
-[engine]
-kind = "vllm"
-version = "0.32.0"
-binary = "{binary}"
-[engine.knobs]
-enforce-eager = true
-num-gpu-blocks-override = 40
-max-num-seqs = 8
-[engine.env]
-VLLM_CPU_KVCACHE_SPACE = "1"
-HF_HUB_OFFLINE = "1"
-[model]
-path = "{model}"
-served_name = "tiny"
-[host]
-detect = true
-[service]
-listen = "127.0.0.1:{port}"
-load_timeout_s = 500
-"""
 CHAT = "/v1/chat/completions"
 
 
@@ -65,14 +38,10 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    binary = os.environ.get("ARCHON_TEST_VLLM", "")
-    if not binary or not os.access(binary, os.X_OK):
-        pytest.skip("no vLLM: set ARCHON_TEST_VLLM to the vllm of a virtual environment")
+    binary = real_vllm.installed()
     folder = tmp_path_factory.mktemp("guarded")
     port, listen, admin, env = free(), free(), free(), environment(folder)
-    file = folder / "small.toml"
-    model = write_tiny_hf(folder / "model", "qwen3", weights=True)
-    file.write_text(DECLARATION.format(binary=Path(binary).absolute(), model=model, port=port))
+    file = real_vllm.declare(folder, binary, port, knobs="num-gpu-blocks-override = 40\nmax-num-seqs = 8", seqs=2)
     argv = [str(CLI), "guard", str(file), "--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}"]
     guard = Process(argv, folder / "guard.log", f"http://127.0.0.1:{admin}", env)
     try:

@@ -26,6 +26,7 @@ from archonctl.probe.limits import Limits
 from archonctl.probe.run import probe_endpoint
 from archonctl.probe.values import Verdict
 from archonctl.service import procfs
+from support import real_vllm
 from support.bounds import in_time
 from support.engines import wait_for
 from support.probing import leg, told
@@ -33,30 +34,6 @@ from support.tiny_hf import write_tiny_hf
 
 pytestmark = [pytest.mark.engine, pytest.mark.optional, pytest.mark.timeout(600)]
 
-DECLARATION = """
-[contract]
-seqs = 3
-len = 2048
-kv_dtype = "auto"
-[engine]
-kind = "vllm"
-version = "0.32.0"
-binary = "{binary}"
-[engine.knobs]
-enforce-eager = true
-{knobs}
-[engine.env]
-VLLM_CPU_KVCACHE_SPACE = "1"
-HF_HUB_OFFLINE = "1"
-[model]
-path = "{model}"
-served_name = "tiny"
-[host]
-detect = true
-[service]
-listen = "127.0.0.1:{port}"
-load_timeout_s = 500
-"""
 
 Declare = Callable[..., Path]
 
@@ -74,11 +51,8 @@ Archonctl = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def vllm() -> Path:
-    """The program of a vLLM that is installed (``ARCHON_TEST_VLLM``)."""
-    named = os.environ.get("ARCHON_TEST_VLLM", "")
-    if not named or not os.access(named, os.X_OK):
-        pytest.skip("no vLLM: set ARCHON_TEST_VLLM to the vllm of a virtual environment")
-    return Path(named).absolute()
+    """The program of a vLLM that is installed."""
+    return real_vllm.installed()
 
 
 @pytest.fixture
@@ -86,10 +60,7 @@ def declare(tmp_path: Path, vllm: Path, free_port: int) -> Declare:
     """``declare(knobs)`` writes a declaration over a model of 2 MiB."""
 
     def write(knobs: str = "") -> Path:
-        model = write_tiny_hf(tmp_path / "model", "qwen3", weights=True)
-        path = tmp_path / "small.toml"
-        path.write_text(DECLARATION.format(binary=vllm, knobs=knobs, model=model, port=free_port))
-        return path
+        return real_vllm.declare(tmp_path, vllm, free_port, knobs=knobs)
 
     return write
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box, why_no_box
+from support.sdbox.box import Box, seen, why_no_box
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +17,7 @@ def box(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[
     if why := why_no_box():
         pytest.skip(f"no systemd box: {why}")
     folder = tmp_path_factory.mktemp("sdbox") / f"box-{os.getpid()}"
-    binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix])]
+    binds = seen(repository)
     if engine := os.environ.get("ARCHON_TEST_LLAMA_SERVER"):
         binds.append(f"ro:{Path(engine).resolve().parent}")
     found = Box(folder, binds).up()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from support.sdbox.box import Box, equip, install, why_no_box
+from support.sdbox.box import Box, equip, install, seen, why_no_box
 from support.sdbox.endpoint import eventually
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
@@ -58,7 +58,7 @@ def host(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_serve
         pytest.skip(f"no systemd box: {why}")
     folder = tmp_path_factory.mktemp("turn")
     engine = llama_server.resolve().parent
-    binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix, str(engine)])]
+    binds = seen(repository, engine)
     box = Box(folder / f"box-{os.getpid()}", binds, {"SDBOX_UPPER": str(folder / "upper")}).up()
     try:
         install(box, CLI)

@@ -16,7 +16,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from support.engines import wait_for
-from support.sdbox.box import Box, equip, why_no_box
+from support.sdbox.box import Box, equip, seen, why_no_box
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
 
@@ -50,9 +50,8 @@ def host(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_serve
     tools = Path(os.environ.get("ARCHON_TEST_PODMAN") or Path.home() / ".cache/archonctl/podman")
     if not (tools / "bin/crun").exists():
         pytest.skip("no podman: run scripts/get-podman-tools")
-    places = [repository, sys.prefix, sys.base_prefix, llama_server.resolve().parent, tools]
     folder = tmp_path_factory.mktemp("podman") / "box"
-    box = Box(folder, [f"ro:{path}" for path in dict.fromkeys(map(str, places))]).up()
+    box = Box(folder, seen(repository, llama_server.resolve().parent, tools)).up()
     box.put("/etc/containers/containers.conf", CONF.format(tools=tools / "bin"))
     box.put("/etc/containers/storage.conf", '[storage]\ndriver = "vfs"\nrunroot = "/run/c"\ngraphroot = "/var/c"\n')
     box("ln", "-s", tools / "bin/podman", "/usr/local/bin/podman")

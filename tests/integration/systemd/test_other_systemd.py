@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box, equip, why_no_box
+from support.sdbox.box import Box, equip, seen, why_no_box
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine, pytest.mark.optional]
 
@@ -46,7 +46,7 @@ def box(
     place = tmp_path_factory.mktemp(f"systemd-{request.param}")
     shutil.copytree(folder, place / "upper/u", symlinks=True)
     engine = llama_server.resolve().parent
-    binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix, str(engine)])]
+    binds = seen(repository, engine)
     box = Box(place / f"box-{os.getpid()}", binds, {"SDBOX_UPPER": str(place / "upper")}).up()
     try:
         assert box("systemctl", "--version").startswith(f"systemd {request.param} ")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sdbox.box import Box, equip, install, why_no_box
+from support.sdbox.box import Box, equip, install, seen, why_no_box
 from support.sdbox.endpoint import eventually
 
 pytestmark = [pytest.mark.systemd, pytest.mark.engine]
@@ -56,7 +56,7 @@ def host(tmp_path_factory: pytest.TempPathFactory, repository: Path, llama_serve
     (folder / "module/ttm/parameters").mkdir(parents=True)
     (folder / "module/ttm/parameters/pages_limit").write_text("1000\n")
     engine = llama_server.resolve().parent
-    binds = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix, str(engine)])]
+    binds = seen(repository, engine)
     box = Box(folder / f"cap-{os.getpid()}", binds, {"SDBOX_SYSMODULE": str(folder / "module")}).up()
     try:
         install(box, CLI)

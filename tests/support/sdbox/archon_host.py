@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.sdbox.box import Box, install
+from support.sdbox.box import Box, install, seen
 from support.simulated_radiance import MODEL_BYTES
 
 CLI = Path(sys.executable).with_name("archonctl")
@@ -30,8 +30,9 @@ def archon_host(folder: Path, repository: Path, *binds: str) -> Iterator[Box]:
     parameters = folder / "module/ttm/parameters"
     parameters.mkdir(parents=True)
     (parameters / "pages_limit").write_text(f"{RESET_MIB * PAGES_IN_MIB}\n")
-    seen = [f"ro:{path}" for path in dict.fromkeys([str(repository), sys.prefix, sys.base_prefix])]
-    box = Box(folder / f"night-{os.getpid()}", [*seen, *binds], {"SDBOX_SYSMODULE": str(folder / "module")}).up()
+    box = Box(
+        folder / f"night-{os.getpid()}", [*seen(repository), *binds], {"SDBOX_SYSMODULE": str(folder / "module")}
+    ).up()
     try:
         install(box, CLI)
         tests = repository / "tests/support"

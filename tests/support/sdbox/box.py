@@ -16,6 +16,13 @@ import pytest
 TOOL = Path(__file__).with_name("sd-box.sh")
 
 
+def seen(*places: str | Path) -> list[str]:
+    """Binds of these places and of the Python that runs, read-only. What lies below /usr a box has anyway, and
+    writes to: on a machine that runs the system's own Python it is no bind."""
+    found = dict.fromkeys(map(Path, (*places, sys.prefix, sys.base_prefix)))
+    return [f"ro:{place}" for place in found if not place.is_relative_to("/usr")]
+
+
 @dataclass
 class Box:
     """One box. ``folder`` names it; ``binds`` are host paths that must be seen inside (``ro:`` before a path)."""
