@@ -81,7 +81,7 @@ def _wait(server: subprocess.Popen[bytes], port: int) -> bool:
     end = time.monotonic() + BOOT_SECONDS
     while server.poll() is None and time.monotonic() < end:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
                 if answer.status == 200 and server.poll() is None:
                     return True
         except (urllib.error.URLError, OSError):

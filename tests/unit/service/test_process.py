@@ -81,7 +81,7 @@ def test_signals_are_not_ignored_or_blocked_in_the_engine(launch: Launch, tmp_pa
 
 
 def test_stop_ends_descendants_that_left_the_session(launch: Launch, mark: Mark, free_port: int) -> None:
-    process = launch("family", "--port", str(free_port))
+    process = launch("family", "--port", str(free_port), grace_s=1.0)
     wait_for(lambda: len(mark.pids()) == 3)
     process.stop()
     assert mark.pids() == []
