@@ -49,7 +49,9 @@ class Box:
         return self
 
     def down(self) -> None:
-        """Power off."""
+        """Power off; nothing where it never came up, whose error is the one to show."""
+        if not (self.folder / "pid1").exists():
+            return
         done = self._tool("down")
         assert done.returncode == 0, done.stderr
 

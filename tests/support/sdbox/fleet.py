@@ -80,9 +80,11 @@ class Fleet:
 
     def down(self) -> None:
         """Power off, and take the network away."""
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda box: box.down(), self.boxes.values()))
-        subprocess.run(["umount", self.folder / "lan.ns"], check=False)
+        try:
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda box: box.down(), self.boxes.values()))
+        finally:
+            subprocess.run(["umount", self.folder / "lan.ns"], check=False)
 
 
 def why_no_fleet() -> str:
