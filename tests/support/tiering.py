@@ -172,6 +172,13 @@ class Bench:
         body = json.dumps({"filename": name})
         return httpx.post(f"{self.engine.url}/slots/{slot}?action={action}", content=body, timeout=60)
 
+    def fresh(self) -> Bench:
+        """The engine runs, and nothing is left of an earlier test."""
+        if self.engine.process is None or self.engine.process.poll() is not None:
+            self.engine.start()
+        self.clear()
+        return self
+
     def clear(self) -> None:
         """Empty slots and folders."""
         for slot in self.slots():

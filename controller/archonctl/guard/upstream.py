@@ -67,7 +67,8 @@ def without_hops(headers: Headers) -> list[tuple[bytes, bytes]]:
     named = {
         token.strip().lower() for name, value in headers if name.lower() == b"connection" for token in value.split(b",")
     }
-    return [(name, value) for name, value in headers if name.lower() not in _HOP and name.lower() not in named]
+    not_meant = _HOP | named
+    return [(name, value) for name, value in headers if name.lower() not in not_meant]
 
 
 def to_send(headers: Headers) -> Headers:
@@ -158,7 +159,6 @@ class Upstream:
         self._tls = ssl.create_default_context(cafile=ca_file or None) if secure else None
         self._host, self._port = parts.hostname or "", parts.port or (443 if secure else 80)
         self._prefix, self._named = parts.path.rstrip("/").encode(), parts.netloc.rpartition("@")[2].encode()
-
         self._spare: Wire | None = None
         self._spare_ends: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None

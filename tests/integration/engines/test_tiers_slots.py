@@ -26,10 +26,7 @@ def made(llama_server: Path, tiny_gguf: TinyGguf, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def engine(made: Bench) -> Bench:
-    if made.engine.process is None or made.engine.process.poll() is not None:
-        made.engine.start()
-    made.clear()
-    return made
+    return made.fresh()
 
 
 def test_a_restored_conversation_goes_on_with_the_same_words_and_next_to_no_prefill(engine: Bench) -> None:

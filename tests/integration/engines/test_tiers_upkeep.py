@@ -27,11 +27,8 @@ def made(llama_server: Path, tiny_gguf: TinyGguf, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def engine(made: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    if made.engine.process is None or made.engine.process.poll() is not None:
-        made.engine.start()
-    made.clear()
     monkeypatch.setattr(placement, "_SURE_S", 0.0)  # a model as small as this one is back sooner
-    return made
+    return made.fresh()
 
 
 def test_an_engine_that_dies_takes_nothing_with_it_that_was_idle(engine: Bench) -> None:
